@@ -66,6 +66,18 @@ pub(super) fn size_of_whole_row(benchmark: &str, line: &[u8]) -> Option<u64> {
     size_of_row(line).filter(|_| is_whole)
 }
 
+/// Digits behind the point of the number with which a row ends, where all rows of a benchmark have as many.
+pub(super) fn decimals(benchmark: &str, row: &[u8]) -> usize {
+    let row = row.trim_ascii_end();
+    let digits = row.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let digits = digits.count();
+    let has_point = row[..row.len() - digits].ends_with(b".");
+    match [OSU, PERFTEST].contains(&benchmark) && has_point {
+        true => digits,
+        false => 0,
+    }
+}
+
 /// The largest size that a command line, or the head of a table, has.
 static LARGEST: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\b(?:maxBytes|max bytes:?) (?P<size>\d{1,18})\b"));
@@ -96,6 +108,19 @@ pub(super) fn last_size(benchmark: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_is_torn_has_fewer_decimals() {
+        for (benchmark, row, expected) in [
+            (OSU, "131072             24011.22", 2),
+            (OSU, "131072             24011.2", 1),
+            (OSU, "131072             2401", 0),
+            (PERFTEST, " 8192 5000 22934.11 22931.02 5.366896\r", 6),
+            (NCCL_TESTS, "8 2 float sum -1 30.00 0.00", 0),
+        ] {
+            assert_eq!(decimals(benchmark, row.as_bytes()), expected, "{row}");
+        }
+    }
 
     #[test]
     fn a_head_names_its_benchmark() {

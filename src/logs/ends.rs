@@ -111,8 +111,9 @@ pub(super) struct BenchmarkTable {
     pub has_row: bool,
     /// The size of the last row, if hardly anything is behind it.
     pub last_size: Option<u64>,
-    /// The columns of its last row.
+    /// The columns of its last row, and the decimals of the last one of them.
     columns: usize,
+    decimals: usize,
     /// Rows with another size than the one before.
     pub sizes: usize,
     /// The size of its last row to come, as far as it is known.
@@ -183,10 +184,12 @@ impl BenchmarkTable {
     fn row(&mut self, line: &[u8]) {
         let columns = line.trim_ascii().split(u8::is_ascii_whitespace);
         let columns = columns.filter(|column| !column.is_empty()).count();
+        let decimals = benchmarks::decimals(self.benchmark, line);
         let size = benchmarks::size_of_whole_row(self.benchmark, line);
-        match size.filter(|_| columns >= self.columns) {
+        // A number that is torn has fewer decimals than that of the row before.
+        match size.filter(|_| columns >= self.columns && decimals >= self.decimals) {
             Some(size) => {
-                self.columns = columns;
+                (self.columns, self.decimals) = (columns, decimals);
                 self.sizes += usize::from(self.last_size != Some(size));
                 self.last_size = Some(size);
             }
@@ -376,6 +379,7 @@ impl Ends {
                 has_row: false,
                 last_size: None,
                 columns: 0,
+                decimals: 0,
                 sizes: 0,
                 largest: largest.unwrap_or(benchmarks::last_size(benchmark)),
             };
@@ -549,6 +553,7 @@ mod tests {
                 has_row: true,
                 last_size: None,
                 columns: 0,
+                decimals: 0,
                 sizes: 0,
                 largest: 0,
             };
