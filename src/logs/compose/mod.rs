@@ -266,6 +266,7 @@ impl Compose<'_> {
         };
         company.append(&mut follow_ups);
         self.tell_of_got_over(got_over, report);
+        self.tell_of_absent_ib(report);
         report.findings.extend(self.mixed());
         report.findings.extend(self.plugin_on_some_hosts());
         report.findings.extend(self.rank_announced_twice());

@@ -20,6 +20,20 @@ const WARN: &str = " NCCL WARN ";
 /// The signature of plugins that failed in words of their own.
 const PLUGIN_FAILED: &str = "net-plugin-failed";
 
+/// NCCL's line on a host without InfiniBand, and what asks for it all the same.
+const IB_ABSENT: &str = "nccl-ib-no-device";
+const OF_IB: &str = "InfiniBand or RoCE (";
+const ASKS_IB: [&str; 2] = [
+    "InfiniBand or RoCE (NCCL_IB_HCA)",
+    "the network IB (NCCL_NET)",
+];
+const NO_IB: &str = "NCCL finds no InfiniBand or RoCE device, though the job asks for {word}: data between nodes go over sockets";
+const NO_IB_CAUSES: [&str; 2] = [
+    "the container lacks the device files of /dev/infiniband",
+    "the nodes have no RDMA device, or its driver or libibverbs is not loaded there",
+];
+const NO_IB_NEXT: &str = "run `ibv_devinfo` on each node and in its container: it must list the devices that NCCL_IB_HCA names";
+
 /// What a plugin says of its own failure: `NET/FasTrak: init failed: no NIC matches`.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -99,6 +113,32 @@ impl Compose<'_> {
             meaning: format!("{}; so data go over sockets: {because}", finding.meaning),
             ..finding
         })
+    }
+
+    /// That NCCL found no InfiniBand is a warning where the job asks for it and its nodes use sockets.
+    pub(super) fn tell_of_absent_ib(&self, report: &mut LogReport) {
+        if report.transport.verdict != "socket" || !self.is_of_several_nodes() {
+            return;
+        }
+        let asked = self.tally.fronts.asked(|name| self.set_value(name));
+        let asks = |what: &str| {
+            let is_of_devices = what.starts_with(OF_IB) && self.is_set("NCCL_IB_HCA");
+            is_of_devices || ASKS_IB.contains(&what)
+        };
+        let asked = asked.into_iter().find(|one| asks(&one.what));
+        let absent = report.benign.iter();
+        let absent = absent.zip(0..).find(|(one, _)| one.signature == IB_ABSENT);
+        if let Some((asked, (_, at))) = asked.zip(absent) {
+            let absent = report.benign.remove(at);
+            report.findings.push(SignatureFinding {
+                severity: Severity::Warning,
+                role: Role::Cause,
+                meaning: NO_IB.replace("{word}", &asked.what),
+                causes: NO_IB_CAUSES.map(str::to_owned).to_vec(),
+                next_step: Some(NO_IB_NEXT.to_owned()),
+                ..absent
+            });
+        }
     }
 
     /// Exceptions that programs say they got over are findings where one ended all the same: the log ends with it, it is
