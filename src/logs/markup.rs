@@ -1,6 +1,9 @@
 //! What a page or a mail puts around the lines of a log that is pasted into it: marks of quoting, numbers of lines,
 //! marks of a difference, an indentation, bold type, blanks that do not break, and characters as HTML writes them.
 //!
+//! What a person writes above, between and below quoted lines, or around a block between fences (```` ``` ````), is
+//! left out: it may name errors that the log does not have.
+//!
 //! Each of them hides where a line begins, from which its prefix and its level are read. Whether a log has them is
 //! decided on its first lines; then they are taken off every line that has them. The numbers of lines stay.
 //!
@@ -21,8 +24,9 @@ const PART: usize = 64 * 1024;
 const QUOTED_MIN: usize = 3;
 const OTHERS_MIN: usize = 4;
 const NUMBERED_MIN: usize = 6;
-/// Words of a sentence, at least.
+/// Words of a sentence, and of a line in which one goes on, at least.
 const PROSE_WORDS_MIN: usize = 3;
+const MORE_WORDS_MIN: usize = 2;
 /// Digits of the number of a line: more are a time.
 const DIGITS_MAX: usize = 7;
 /// An indentation that is one of a page.
@@ -133,6 +137,46 @@ struct Markup {
     indent: usize,
     is_bold: bool,
     has_characters: bool,
+    /// Whether blocks of it are between fences.
+    has_fences: bool,
+}
+
+/// What is before a line that is not quoted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Before {
+    /// Nothing, or a blank line: a text may begin.
+    #[default]
+    Blank,
+    /// A sentence of a person.
+    Prose,
+    /// One that announces something else.
+    Announced,
+    Other,
+}
+
+/// Where in a text a line is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Within {
+    before: Before,
+    is_fenced: bool,
+}
+
+impl Within {
+    /// Whether a line that is not quoted is prose.
+    fn is_prose(&mut self, line: &[u8]) -> bool {
+        let is_prose = match self.before {
+            Before::Blank | Before::Announced => is_prose(line) || is_personal(line),
+            Before::Prose => may_be_prose(line, MORE_WORDS_MIN),
+            Before::Other => false,
+        };
+        self.before = match line.trim_ascii() {
+            b"" => Before::Blank,
+            line if is_prose && line.ends_with(b":") => Before::Announced,
+            _ if is_prose => Before::Prose,
+            _ => Before::Other,
+        };
+        is_prose
+    }
 }
 
 impl Markup {
@@ -169,24 +213,33 @@ impl Markup {
                 .unwrap_or_default(),
             is_bold: lines.iter().any(|line| without_bold(line).is_some()),
             has_characters,
+            has_fences: lines.iter().any(|line| is_fence(line)),
         };
         (found != Self::default()).then_some(found)
     }
 
-    /// A line without its markup. `is_reply` says whether the line before was prose or blank, so that this one may be
-    /// prose too, and is updated for the next.
-    fn off(&self, line: &[u8], is_reply: &mut bool) -> Vec<u8> {
+    /// A line without its markup. `within` is updated for the next.
+    fn off(&self, line: &[u8], within: &mut Within) -> Vec<u8> {
         let mut text = Cow::Borrowed(line);
         if self.has_characters {
             text = Cow::Owned(with_characters(line));
         }
         let mut rest: &[u8] = &text;
         let behind = self.mark.and_then(|mark| mark.off(rest));
-        if self.mark == Some(Mark::Quote) {
-            let is_prose = *is_reply && behind.is_none() && is_prose(rest);
-            *is_reply = behind.is_none() && (is_prose || rest.trim_ascii().is_empty());
-            if is_prose {
-                return Vec::new();
+        if self.has_fences && is_fence(rest) {
+            within.is_fenced = !within.is_fenced;
+            within.before = Before::Blank;
+        } else {
+            let is_reply = self.mark == Some(Mark::Quote) && behind.is_none();
+            if is_reply || self.has_fences && !within.is_fenced && self.mark.is_none() {
+                if within.is_prose(rest) {
+                    return Vec::new();
+                }
+            } else {
+                within.before = Before::Other;
+                if behind.is_some_and(asks) {
+                    return Vec::new();
+                }
             }
         }
         rest = behind.unwrap_or(rest);
@@ -197,6 +250,55 @@ impl Markup {
         }
         rest.to_vec()
     }
+}
+
+/// Whether a line begins or ends a block of a page.
+fn is_fence(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"```")
+}
+
+/// Words with which a person writes of himself or to another one.
+const PERSONAL: [&[u8]; 14] = [
+    b"I", b"I'm", b"I've", b"my", b"My", b"we", b"We", b"we've", b"our", b"Our", b"you", b"You",
+    b"your", b"us",
+];
+
+/// Whether a line that is not quoted is of a person's sentence, whose end is in another line.
+fn is_personal(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ');
+    words.any(|word| PERSONAL.contains(&word)) && may_be_prose(line, PROSE_WORDS_MIN)
+}
+
+/// Whether a quoted line is a question to a person.
+fn asks(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let mut words = line.split(|byte| *byte == b' ');
+    let is_word = |word: &[u8]| word.iter().all(u8::is_ascii_alphabetic);
+    line.ends_with(b"?")
+        && words.next().is_some_and(is_word)
+        && words.any(|word| PERSONAL.contains(&word))
+}
+
+/// Whether nothing in a line shows that a program wrote it: no time, no level, no name or place at its front, no
+/// indentation.
+fn may_be_prose(line: &[u8], words_min: usize) -> bool {
+    let text = line.trim_ascii_end();
+    let mut words = text.split(|byte| *byte == b' ');
+    let first = words.next().unwrap_or_default();
+    let is_marked = first.is_empty()
+        || first.ends_with(b":")
+        || first.iter().any(|byte| b"[]{}<>|=#$\t".contains(byte))
+        || first.first().is_some_and(u8::is_ascii_digit) && first.contains(&b':');
+    // Within a sentence, and between quotation marks, is what a person quotes.
+    let is_word = first.starts_with(b"\"")
+        || first.iter().all(u8::is_ascii_alphabetic)
+            && (first.len() == 1 || first.iter().any(u8::is_ascii_lowercase));
+    let record = super::shape::record_at(text, text.len()).0;
+    !is_marked
+        && words.count() >= words_min - 1
+        && (is_word || record.level().is_none())
+        && super::loggers::logged_error(text).is_none()
+        && !super::traceback::ends(text)
 }
 
 /// Whether a line that is not quoted, where others are, is a sentence of the one who quotes them.
@@ -253,10 +355,10 @@ pub(super) fn plain_text(log: &[u8]) -> Cow<'_, [u8]> {
     let Some(markup) = Markup::of(log) else {
         return Cow::Borrowed(log);
     };
-    let mut is_reply = true;
+    let mut within = Within::default();
     let lines = log
         .split(|byte| *byte == b'\n')
-        .map(|line| markup.off(line, &mut is_reply));
+        .map(|line| markup.off(line, &mut within));
     Cow::Owned(lines.collect::<Vec<_>>().join(&b'\n'))
 }
 
@@ -280,7 +382,7 @@ pub(super) fn plain<'a>(
         Some(markup) => Box::new(Plain {
             source,
             markup,
-            is_reply: true,
+            within: Within::default(),
             left_out,
             line: Vec::new(),
             part: vec![0; PART],
@@ -293,8 +395,7 @@ pub(super) fn plain<'a>(
 struct Plain<'a, R> {
     source: R,
     markup: Markup,
-    /// Whether a line that is not quoted may be a reply.
-    is_reply: bool,
+    within: Within,
     left_out: &'a AtomicU64,
     /// The start of a line whose end has not come.
     line: Vec<u8>,
@@ -305,7 +406,7 @@ struct Plain<'a, R> {
 impl<R: Read> Plain<'_, R> {
     /// Moves the line that was read to what is passed.
     fn take_line(&mut self, out: &mut Vec<u8>) {
-        let mut plain = self.markup.off(&self.line, &mut self.is_reply);
+        let mut plain = self.markup.off(&self.line, &mut self.within);
         let left_out = self.line.len().saturating_sub(plain.len());
         self.left_out.fetch_add(left_out as u64, Ordering::Relaxed);
         out.append(&mut plain);
@@ -422,6 +523,34 @@ mod tests {
             read(bold),
             "NCCL version 2.4.7\nnode-a:71:79 [0] NCCL WARN it failed\nplain"
         );
+    }
+
+    #[test]
+    fn sentences_of_a_person_around_quoted_lines_are_left_out() {
+        let quoted = marked(|_, line| format!("> {line}"));
+        let blanks = |lines: usize| "\n".repeat(lines);
+        let of = |above: &str, below: &str| read(&format!("{above}\n{quoted}\n\n{below}"));
+        let lines = LINES.join("\n");
+        let above = "first I thought of an error, since they had\n\"NCCL WARN it failed\" last week, but not\n10 times.";
+        assert_eq!(
+            of(above, "It failed again."),
+            format!("{}{lines}\n\n", blanks(3))
+        );
+        for said in [
+            "CUDA error: out of memory",
+            "E: it failed, as we said",
+            "  we failed here",
+            "Segmentation fault (core dumped)",
+        ] {
+            assert_eq!(of("", said), format!("\n{lines}\n\n{said}"));
+        }
+        let wrapped = format!("{quoted}\nwe come from the line above");
+        assert_eq!(
+            read(&wrapped),
+            format!("{lines}\nwe come from the line above")
+        );
+        let fenced = "we saw it fail\n```\nwe failed\n```\nit failed, as we\nsaid, it failed";
+        assert_eq!(read(fenced), "\n```\nwe failed\n```\n\n");
     }
 
     #[test]
