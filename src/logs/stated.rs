@@ -65,15 +65,18 @@ static WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines of stack traces and tables, and what a logger says below a warning.
 static OTHER_LINES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID](?:\d{4})?\d{3,4} |(?:^|[\s\[(|<"])(?:INFO|TRACE|info)\b|:INFO:"#,
+        r#"^(?:\s*\d+: ?|\[[\w,]+\](?:<\w+>)?: ?)?\s*#|^\s*(?:[>|]|File "|at |frame #|raise |\{'\w+': \{)|\]:? {2,}File "|^\s{4,}.*[=(]|\]:? {3,}(?:\S.*[=(]|[~^]|return )|\^\^\^|^\[?[ID](?:\d{4})?\d{3,4} |^(?:\S+ ){0,3}(?:\S*[:\]>])?\[?[ID](?:\d{4})?\d{3,4} \d\d:\d\d:|^[-\d]+ [\d:.]+: [ID] \S+:\d+\] |(?:^|[\s\[(|<"])(?:INFO|TRACE|info)\b|:INFO:"#,
     )
 });
 /// The level of what a program logs for its developers.
 static DEBUG: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?:^|[\s\[(|<"])(?:DEBUG|debug)\b|:DEBUG:"#));
-/// A heading of what follows: `Command error:`.
+/// A heading of what follows: `Command error:`, or the titles of five columns or more.
 static HEADING: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"^\s*(?:[A-Z]\w+ )?(?:[Ee]rrors?|[Ee]rror output|[Ff]ailures?|[Ee]xceptions?):?\s*$")
+    regex(concat!(
+        r"^\s*(?:[A-Z]\w+ )?(?:[Ee]rrors?|[Ee]rror output|[Ff]ailures?|[Ee]xceptions?):?\s*$",
+        r"|^\s*(?:[A-Za-z#][A-Za-z#_/%()]* {2,}){4,}[A-Za-z#][A-Za-z#_/%()]*\s*$",
+    ))
 });
 /// Sentences that advise, or that say that all is well.
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
@@ -379,6 +382,18 @@ mod tests {
         check("  File \"failed.py\", line 3, in error", false);
         check("    raise RuntimeError(\"it failed \")", false);
         check("I1120 08:14:04.531 70 a.cc:7] retry: it failed", false);
+        check(
+            "0: I1120 08:14:04.531 70 a.py:7] A variable not found",
+            false,
+        );
+        check("(A pid=7) I1120 08:14:04.531 70 a.py:7] not found", false);
+        check("2026-11-20 08:14:04.531: I a.cc:7] not found", false);
+        check("2026-11-20 08:14:04.531: E a.cc:7] not found", true);
+        check(
+            "  size   count   type   time   error    time   error",
+            false,
+        );
+        check("  node-a   gpu-3   the link has failed", true);
         check(
             "2026-11-20 08:14:04 - train - INFO - download failed, trying the mirror",
             false,

@@ -72,7 +72,9 @@ impl Compose<'_> {
             let signature = self.signature(&one.signature);
             let has_failed = one.signature == PLUGIN_FAILED
                 || signature.is_some_and(|its| its.needs == Some(Need::UnfinishedInit));
-            let is_settled = signature.is_some_and(|its| !its.settled_by.is_empty());
+            // What a plugin found only later is no loss.
+            let is_settled =
+                signature.is_some_and(|its| !its.settled_by.is_empty() && its.needs.is_none());
             one.severity = match is_slower && has_failed {
                 true => Severity::Warning,
                 false => Severity::Info,
