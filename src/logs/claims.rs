@@ -39,39 +39,41 @@ pub(super) struct Claims {
     gpus: BTreeMap<RankOfComm, (Place, u64)>,
     /// Which processes say that they are a rank.
     ranks: BTreeMap<RankOfJob, Claimants>,
-    /// The table of all ranks of a job, in each file that has one.
+    /// The tables of all ranks of a job, in each file that has one.
     tables: BTreeMap<u32, RankTable>,
     /// Files from which lines were left out because others repeat them, as Ray does.
     cut: BTreeSet<u32>,
 }
 
-/// The ranks that a table of all of them lists, and their hosts.
+/// The ranks that the tables of a file list, by their host.
 #[derive(Debug, Default)]
 struct RankTable {
-    ranks: BTreeSet<u32>,
-    /// At most `PROCESSES_MAX`: all that is asked is whether there is one.
-    hosts: BTreeSet<Box<[u8]>>,
+    /// At most `PROCESSES_MAX`: all that is asked of more is whether there are several.
+    hosts: BTreeMap<Box<[u8]>, BTreeSet<u32>>,
+    has_more: bool,
 }
 
 impl RankTable {
-    fn rank(&mut self, rank: u32) {
-        if self.ranks.len() < CLAIMS_MAX {
-            self.ranks.insert(rank);
+    fn row(&mut self, rank: u32, host: Box<[u8]>) {
+        let ranks = self.hosts.entry(host).or_default();
+        if ranks.len() < CLAIMS_MAX {
+            ranks.insert(rank);
         }
-    }
-
-    fn host(&mut self, host: Box<[u8]>) {
-        self.hosts.insert(host);
         while self.hosts.len() > PROCESSES_MAX {
+            self.has_more = true;
             self.hosts.pop_last();
         }
     }
 
-    /// Whether no row is missing between the first rank and the last.
-    fn is_whole(&self) -> bool {
-        self.ranks
-            .last()
-            .is_some_and(|last| *last as usize + 1 == self.ranks.len())
+    /// How many ranks each host has, where every host has the same, from the first one on: those of a job of its own.
+    fn ranks_of_each(&self) -> Option<usize> {
+        let sizes: BTreeSet<usize> = self.hosts.values().map(BTreeSet::len).collect();
+        let is_whole = |ranks: &BTreeSet<u32>| {
+            let last = ranks.last();
+            last.is_some_and(|last| *last as usize + 1 == ranks.len())
+        };
+        let size = sizes.first().filter(|_| sizes.len() == 1)?;
+        (!self.has_more && self.hosts.values().all(is_whole)).then_some(*size)
     }
 }
 
@@ -112,8 +114,7 @@ impl Claims {
     /// A row of a table of all ranks of a job.
     pub(super) fn listed(&mut self, file: u32, rank: u32, host: &[u8]) {
         let table = self.tables.entry(file).or_default();
-        table.rank(rank);
-        table.host(host.into());
+        table.row(rank, host.into());
     }
 
     /// Whether a table lists several hosts.
@@ -121,18 +122,16 @@ impl Claims {
         self.tables.values().any(|one| one.hosts.len() > 1)
     }
 
-    /// The host of all ranks, and how many of them the longest table lists, if every table is of this one host.
-    pub(super) fn listed_host(&self) -> Option<(&[u8], u32)> {
-        let hosts: BTreeSet<&[u8]> = self
-            .tables
-            .values()
-            .flat_map(|one| &one.hosts)
-            .map(|host| &**host)
-            .collect();
-        let ranks = self.tables.values().map(|one| one.ranks.len()).max()?;
-        let is_whole = self.tables.values().all(RankTable::is_whole);
-        let host = hosts.first().filter(|_| hosts.len() == 1 && is_whole)?;
-        Some((host, u32::try_from(ranks).ok()?))
+    /// The hosts that have all ranks of a job each, and how many, if every table is of one host.
+    pub(super) fn listed_hosts(&self) -> Option<(BTreeSet<&[u8]>, u32)> {
+        let of = self.tables.values().map(RankTable::ranks_of_each);
+        let sizes: Option<Vec<usize>> = of.collect();
+        let hosts = self.tables.values().flat_map(|one| one.hosts.keys());
+        let ranks = sizes?.into_iter().max()?;
+        Some((
+            hosts.map(|host| &**host).collect(),
+            u32::try_from(ranks).ok()?,
+        ))
     }
 
     fn claim(&mut self, of: RankOfJob, more: Claimants) {
@@ -176,8 +175,12 @@ impl Claims {
         }
         for (file, table) in other.tables {
             let into = self.tables.entry(file).or_default();
-            table.ranks.into_iter().for_each(|rank| into.rank(rank));
-            table.hosts.into_iter().for_each(|host| into.host(host));
+            into.has_more |= table.has_more;
+            for (host, ranks) in table.hosts {
+                ranks
+                    .into_iter()
+                    .for_each(|rank| into.row(rank, host.clone()));
+            }
         }
         self.cut.extend(other.cut);
     }

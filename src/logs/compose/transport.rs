@@ -482,10 +482,20 @@ impl Compose<'_> {
     /// Why the whole job is on one host, if a table of its ranks or its command says so, and no process of NCCL is of
     /// another.
     fn one_host(&self) -> Option<String> {
-        let (ranks, why) = match self.tally.claims.listed_host() {
-            Some((host, ranks)) => {
-                let host = shown(host);
-                let why = format!("the table of the job's ranks has all {ranks} on {host}");
+        let (ranks, why) = match self.tally.claims.listed_hosts() {
+            Some((hosts, ranks)) => {
+                let named: Vec<String> = hosts
+                    .iter()
+                    .take(HOSTS_NAMED)
+                    .map(|one| shown(one))
+                    .collect();
+                let why = match named.as_slice() {
+                    [host] => format!("the table of the job's ranks has all {ranks} on {host}"),
+                    _ => format!(
+                        "each table of ranks has all {ranks} on one host: {}",
+                        named.join(", ")
+                    ),
+                };
                 (ranks, why)
             }
             None => match self.tally.commands.ranks_on_one_host() {
