@@ -60,6 +60,18 @@ static SIZE: LazyLock<Regex> = LazyLock::new(|| {
     regex(&format!("{PREFIX}{row}"))
 });
 
+/// A row of nccl-tests, by the type of its data.
+static TYPED: LazyLock<Regex> = LazyLock::new(|| {
+    let row = r"(?P<size>\d{1,18})\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|u?char|f8|fp8|u?long)\w*\s";
+    regex(&format!("{PREFIX}{row}"))
+});
+
+/// The size of a row of nccl-tests.
+pub(super) fn size_of_typed_row(line: &[u8]) -> Option<u64> {
+    let size = TYPED.captures(line)?.name("size")?.as_bytes();
+    std::str::from_utf8(size).ok()?.parse().ok()
+}
+
 /// The size of a row that is whole, as far as the rows of a benchmark show it.
 pub(super) fn size_of_whole_row(benchmark: &str, line: &[u8]) -> Option<u64> {
     let is_whole = benchmark != NCCL_TESTS || line.iter().any(u8::is_ascii_alphabetic);

@@ -13,6 +13,7 @@ use super::benchmarks;
 use super::by_hand::ByHand;
 use super::fields;
 use super::loggers::regex;
+use super::measured::{self, Measured, ToldRow};
 use super::seen::Place;
 use super::shape::{self, Record};
 use super::time::Years;
@@ -93,6 +94,8 @@ pub(super) struct Ends {
     tables: BTreeMap<u32, BenchmarkTable>,
     /// For each file: the traceback in which the part that was read last ends.
     tracebacks: BTreeMap<u32, OpenTraceback>,
+    /// For each file: what its rows of nccl-tests tell.
+    measured: BTreeMap<u32, Measured>,
     /// Files of which the part that was read last has a row of a table.
     rows: BTreeSet<u32>,
     /// For each file: what a person did in the part that was read last.
@@ -241,6 +244,7 @@ impl Ends {
                 let place = Place { file, line: number };
                 part.line(speaker, (place, record.time_us(years)), line, &record);
                 part.table(speaker, (place, record.time_us(years)), line, largest);
+                part.row(speaker, place, line);
                 if traceback::begins(line) {
                     let (head, frame) = (
                         LastLine::new((place, record.time_us(years)), line, line),
@@ -361,6 +365,20 @@ impl Ends {
         }
     }
 
+    /// Reads what a row of nccl-tests measured.
+    fn row(&mut self, speaker: u32, place: Place, line: &[u8]) {
+        let line_of = &line[..line.len().min(FRONT)];
+        if let Some(row) = measured::row(line_of) {
+            let told = ToldRow {
+                row,
+                speaker,
+                line: place.line,
+                text: line_of[..line_of.len().min(TEXT_MAX)].to_vec(),
+            };
+            self.measured.entry(place.file).or_default().read(told);
+        }
+    }
+
     /// Begins a table, if a line ends the head of one.
     fn table(
         &mut self,
@@ -445,6 +463,10 @@ impl Ends {
                 let speaker = number(open.speaker);
                 (file, OpenTraceback { speaker, ..open })
             }));
+        for (file, measured) in other.measured {
+            let known = self.measured.entry(file).or_default();
+            known.merge(measured.numbered(&number));
+        }
         self.last.extend(other.last);
         self.rows.extend(other.rows);
         let destroyed = other.destroyed.into_iter();
@@ -475,6 +497,11 @@ impl Ends {
     /// The traceback in which each file ends.
     pub(super) fn open_tracebacks(&self) -> impl Iterator<Item = &OpenTraceback> {
         self.tracebacks.values()
+    }
+
+    /// What the rows of nccl-tests tell of each file.
+    pub(super) fn measured(&self) -> impl Iterator<Item = (&u32, &Measured)> {
+        self.measured.iter()
     }
 
     /// What a person did to the programs of each file.

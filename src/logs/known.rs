@@ -308,6 +308,7 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
         || shape::record_at(line, line.len()).0.has_level()
         || is_frame(line)
         || is_row(line)
+        || super::measured::row(line).is_some()
         || ends::waits(line).is_some()
         || benchmarks::benchmark_of_head(line).is_some()
         || OF_ITSELF

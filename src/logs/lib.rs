@@ -45,6 +45,7 @@ mod known;
 mod loggers;
 mod markup;
 mod matcher;
+mod measured;
 mod merge;
 mod native_stack;
 mod networks;

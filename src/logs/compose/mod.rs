@@ -14,6 +14,7 @@ mod names;
 mod nearby;
 mod one_host;
 mod ranking;
+mod rows;
 mod runs;
 mod stated;
 mod steps;
@@ -265,6 +266,7 @@ impl Compose<'_> {
             &mut report.findings
         };
         company.append(&mut follow_ups);
+        self.wrong_rows(&mut report.findings);
         self.tell_of_got_over(got_over, report);
         self.tell_of_absent_ib(report);
         report.findings.extend(self.mixed());
