@@ -18,6 +18,7 @@ use super::seen::Place;
 use super::shape::{self, Record};
 use super::time::Years;
 use super::traceback;
+use super::traceback_box::TracebackBox;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,8 +130,10 @@ pub(super) struct OpenTraceback {
     pub speaker: u32,
     /// Its first line.
     pub head: LastLine,
-    /// Its last line that is a frame.
-    pub frame: Vec<u8>,
+    /// The place of its last frame.
+    pub frame: String,
+    /// The number of its last line, if it is torn only where no other line is behind that.
+    last: Option<u64>,
 }
 
 /// How the lines of one speaker in one file end.
@@ -221,19 +224,34 @@ impl Ends {
         let mut scratch = Vec::new();
         let mut by_hand = ByHand::default();
         let mut tracebacks = BTreeMap::<&[u8], OpenTraceback>::new();
+        let (mut boxed, mut marked) = (TracebackBox::default(), None);
+        // The last line that is of no traceback.
+        let mut other = 0;
         let mut largest = None;
         for (number, line) in (before + 1..).zip(lines) {
             let raw = line.strip_suffix(b"\r").unwrap_or(line);
             let line = shape::without_escapes(raw, &mut scratch);
             part.answer(file, line);
             largest = benchmarks::largest_size(&line[..line.len().min(FRONT)]).or(largest);
-            let writer = traceback::writer(raw);
+            let writer = traceback::logger(raw).unwrap_or_else(|| traceback::writer(raw));
+            let begins_so = |of: &&&[u8]| !of.is_empty() && raw.starts_with(of);
+            let logger = tracebacks
+                .keys()
+                .filter(begins_so)
+                .max_by_key(|of| of.len());
+            let writer = logger.copied().unwrap_or(writer);
+            let frame = traceback::place_of_frame(line);
             if let Some(open) = tracebacks.get_mut(writer) {
-                if traceback::is_frame(line) {
-                    open.frame = line[..line.len().min(TEXT_MAX)].to_vec();
-                } else if !traceback::is_within(raw, writer) {
-                    tracebacks.remove(writer);
+                open.last = open.last.map(|_| number);
+                match &frame {
+                    Some(frame) => open.frame.clone_from(frame),
+                    None if !traceback::is_within(raw, writer) => _ = tracebacks.remove(writer),
+                    None => {}
                 }
+            }
+            let is_of_open = boxed.line(number, line) || tracebacks.contains_key(writer);
+            if !is_of_open && !line.trim_ascii().is_empty() {
+                other = number;
             }
             by_hand.line(number, &line[..line.len().min(FRONT)]);
             if !line.iter().any(u8::is_ascii_alphabetic) {
@@ -245,24 +263,36 @@ impl Ends {
                 part.line(speaker, (place, record.time_us(years)), line, &record);
                 part.table(speaker, (place, record.time_us(years)), line, largest);
                 part.row(speaker, place, line);
-                if traceback::begins(line) {
-                    let (head, frame) = (
-                        LastLine::new((place, record.time_us(years)), line, line),
-                        Vec::new(),
-                    );
+                let is_logged = traceback::logger(raw).is_some();
+                let is_headless = is_logged && !tracebacks.contains_key(writer);
+                if traceback::begins(line) || is_headless && frame.is_some() {
                     let open = OpenTraceback {
                         speaker,
-                        head,
-                        frame,
+                        head: LastLine::new((place, record.time_us(years)), line, line),
+                        frame: frame.unwrap_or_default(),
+                        last: is_logged.then_some(number),
                     };
                     tracebacks.insert(writer, open);
+                }
+                if boxed.is_marked(number) {
+                    marked = Some((speaker, LastLine::new((place, None), line, line)));
                 }
             }
         }
         by_hand.end_of_stack();
         part.by_hand.insert(file, by_hand);
-        let open = tracebacks.into_values();
-        let open = open.filter(|one| !one.frame.is_empty());
+        let of_box = boxed
+            .torn()
+            .zip(marked)
+            .map(|((last, frame), (speaker, head))| OpenTraceback {
+                speaker,
+                head,
+                frame,
+                last: Some(last),
+            });
+        let open = tracebacks.into_values().chain(of_box);
+        let is_at_end = |one: &OpenTraceback| one.last.is_none_or(|last| last > other);
+        let open = open.filter(|one| !one.frame.is_empty() && is_at_end(one));
         if let Some(first) = open.min_by_key(|one| one.head.place) {
             part.tracebacks.insert(file, first);
         }

@@ -24,13 +24,13 @@ use super::shape;
 use super::signature::Fact;
 use super::source::is_quoted;
 use super::traceback::{
-    COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, begins, done_with, in_front, is_before_writing,
+    self, COUNTS_WITHIN, MORE_LINES, SOURCE_MAX, begins, done_with, in_front, is_before_writing,
     is_count_of_zero, is_frame, is_more, is_of_actor, is_rest, is_source, path_of,
 };
 use std::io::{self, Cursor, Read};
 
 /// What stands for a line that is not known.
-const LEFT_OUT: &[u8] = b"[left out]";
+pub(super) const LEFT_OUT: &[u8] = b"[left out]";
 /// The same beside a traceback, where the line says that the program got over it.
 const GOT_OVER: &[u8] = b"[left out: retry]";
 /// Longest text of a log, in bytes.
@@ -152,6 +152,8 @@ impl<'a> Search<'a> {
         let writes = memchr::memmem::find(self.log, b"save_checkpoint").is_some();
         let lists_actors = memchr::memmem::find(self.log, b"Worker exit detail: ").is_some();
         let mut start = 0;
+        // What a logger writes in front of each line of the traceback that was read last.
+        let mut logger: &[u8] = b"";
         for (number, raw) in self.lines.iter().enumerate() {
             let line = raw.strip_suffix(b"\r").unwrap_or(raw);
             let line = shape::without_escapes(line, &mut scratch);
@@ -166,13 +168,18 @@ impl<'a> Search<'a> {
                 None => (line, 0),
             };
             let parsed = parser.parse(line);
-            let is_of_traceback = divides_by_zero && is_count_of_zero(line)
+            logger = traceback::logger(raw).unwrap_or(logger);
+            let is_logged =
+                !logger.is_empty() && traceback::is_within(raw, logger) && raw.starts_with(logger);
+            let is_of_traceback = is_logged
+                || divides_by_zero && is_count_of_zero(line)
                 || writes && is_before_writing(line)
                 || lists_actors && is_of_actor(line)
                 || super::compose::is_torn_prefix(raw)
                 || is_rule(line)
                 || benchmarks::largest_size(line).is_some()
                 || self.is_torn_row(number, line)
+                || self.is_torn_start(number)
                 || super::compose::tells_beside(line);
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
@@ -221,6 +228,14 @@ impl<'a> Search<'a> {
         is_below_row
             && benchmarks::size_of_row(line).is_some()
             && behind.all(|line| line.is_empty())
+    }
+
+    /// Whether the last line is no more than how the known line before it begins.
+    fn is_torn_start(&self, number: usize) -> bool {
+        let before = number.checked_sub(1).filter(|before| self.known[*before]);
+        let line = self.lines[number];
+        let is_start = before.is_some_and(|before| self.lines[before].starts_with(line));
+        is_start && !line.is_empty() && number + 1 == self.lines.len()
     }
 
     fn mark(&mut self, first: usize, count: usize) {
@@ -309,6 +324,7 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
         || is_frame(line)
         || is_row(line)
         || super::measured::row(line).is_some()
+        || super::traceback_box::tells(line)
         || ends::waits(line).is_some()
         || benchmarks::benchmark_of_head(line).is_some()
         || OF_ITSELF

@@ -70,6 +70,7 @@ mod tests;
 mod time;
 mod torchrun;
 mod traceback;
+mod traceback_box;
 #[cfg(test)]
 mod variables;
 mod waits_at_end;

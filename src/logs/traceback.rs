@@ -378,17 +378,11 @@ impl Frame {
     /// Its place, behind the folder of installed packages, and its function.
     fn at(&self) -> String {
         let shown = super::compose::shown;
-        let path = shown(&self.path);
-        let package = ["site-packages/", "dist-packages/", "/lib/python"];
-        let path = package
-            .iter()
-            .find_map(|folder| Some(path.split_once(folder)?.1.to_owned()))
-            .unwrap_or(path);
-        let place = format!("{path}:{}", shown(&self.line));
-        match shown(&self.function).as_str() {
-            "" | "<module>" => place,
-            function => format!("{place}({function})"),
-        }
+        place(
+            &shown(&self.path),
+            &shown(&self.line),
+            &shown(&self.function),
+        )
     }
 
     /// Whether a launcher of ranks raised it.
@@ -732,6 +726,29 @@ pub(super) fn is_within(line: &[u8], writer: &[u8]) -> bool {
         .filter(|_| !writer.is_empty())
         .unwrap_or(behind);
     behind.is_empty() || behind.starts_with(b"  ")
+}
+
+/// What a program's logger writes in front of each line of a traceback that it logs as an error: `ERROR 11-20 08:14:04
+/// worker.py:464]`. The first line of the traceback may be torn off.
+pub(super) fn logger(line: &[u8]) -> Option<&[u8]> {
+    let at = memchr::memmem::find(line, b"  File \"")
+        .or_else(|| memchr::memmem::find(line, b" Traceback (most recent call last)"))?;
+    let front = line[..at].trim_ascii_end();
+    let is_of_error = memchr::memmem::find(front, b"ERROR").is_some();
+    (is_of_error && front.ends_with(b"]")).then_some(front)
+}
+
+/// A place, behind the folder of installed packages, and its function.
+pub(super) fn place(path: &str, line: &str, function: &str) -> String {
+    let package = ["site-packages/", "dist-packages/", "/lib/python"];
+    let path = package
+        .iter()
+        .find_map(|folder| Some(path.split_once(folder)?.1))
+        .unwrap_or(path);
+    match function {
+        "" | "<module>" => format!("{path}:{line}"),
+        function => format!("{path}:{line}({function})"),
+    }
 }
 
 /// The place and the function of the frame that a line is.

@@ -239,7 +239,7 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
         Some(rank) => format!("rank {rank}"),
         None => "the program".to_owned(),
     };
-    let frame = crate::traceback::place_of_frame(&open.frame).unwrap_or_default();
+    let frame = &open.frame;
     SignatureFinding {
         severity: Severity::Error,
         processes: vec![compose.name(open.speaker)],
