@@ -19,7 +19,6 @@ use super::shape::{self, Record};
 use super::time::Years;
 use super::traceback;
 use super::traceback_box::TracebackBox;
-use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -62,7 +61,11 @@ static OVER: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Lines of NCCL behind which a rank waits until all others have come as far.
 static NCCL_BEGINS: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"^\s*Bootstrap ?: Using |\bInit START\b"));
+    LazyLock::new(|| regex(&format!(r"^\s*Bootstrap ?: Using |{COMM_BEGINS}")));
+/// Those of them that are of one communicator; older releases write the last form.
+const COMM_BEGINS: &str =
+    r"\bInit START\b|^\s*comm 0x\w+ rank \d+ nranks \d+ cudaDev \d+ nvmlDev \d+\s*$";
+static OF_COMM: LazyLock<Regex> = LazyLock::new(|| regex(COMM_BEGINS));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| regex(r"\bnranks 1\b"));
 /// Lines that say nothing about whether a program goes on: of stack traces, and of programs that
 /// are ended from outside.
@@ -79,7 +82,7 @@ static CONNECTED: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:local|remote
 /// What a rank logs on its own behind the beginning of its communicator, before its first connection.
 static NCCL_GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^(?:Setting affinity |Channel \d+/\d+ :|Trees \[|P2P Chunksize |comm 0x\w+ rank \d+ nRanks )",
+        r"^(?:Setting affinity |Channel \d+(?:/\d+)? :|Ring \d+ :|CUDA Dev \d|NET/\w+ : GPU Direct RDMA |Trees? |P2P Chunksize |Connected all |comm 0x\w+ rank \d+ nRanks )",
     )
 });
 
@@ -171,6 +174,8 @@ pub(super) struct LastWait {
     pub last: LastLine,
     pub count: u64,
     pub kind: WaitKind,
+    /// What a rank logged last of the communicator that it begins.
+    pub reached: Option<Vec<u8>>,
     /// The first line behind them that is no wait: of this speaker, and of any.
     pub own_after: Option<Place>,
     pub any_after: Option<Place>,
@@ -228,7 +233,14 @@ impl Ends {
         // The last line that is of no traceback.
         let mut other = 0;
         let mut largest = None;
+        let mut above: &[u8] = b"";
         for (number, line) in (before + 1..).zip(lines) {
+            // The first word of one more line of NCCL, which is torn.
+            let is_start = !line.is_empty() && above.starts_with(line);
+            if number == last_line && is_start && memchr::memmem::find(above, b" NCCL ").is_some() {
+                break;
+            }
+            above = line;
             let raw = line.strip_suffix(b"\r").unwrap_or(line);
             let line = shape::without_escapes(raw, &mut scratch);
             part.answer(file, line);
@@ -325,6 +337,7 @@ impl Ends {
             && let Some(wait) = self.begun(speaker, place.file)
         {
             (wait.last.place, wait.any_after) = (place, None);
+            wait.reached = Some(last.text);
             return;
         }
         let Some(kind) = kind else {
@@ -357,6 +370,7 @@ impl Ends {
                     last,
                     count: 1,
                     kind,
+                    reached: None,
                     own_after: None,
                     any_after: None,
                 });
@@ -447,7 +461,7 @@ impl Ends {
     /// The wait of a rank that has begun to make a communicator.
     fn begun(&mut self, speaker: u32, file: u32) -> Option<&mut LastWait> {
         let wait = self.of.get_mut(&(file, speaker))?.wait.as_mut()?;
-        let has_begun = Finder::new("Init START").find(&wait.last.text).is_some();
+        let has_begun = begins_comm(&wait.last.text);
         (has_begun && wait.own_after.is_none()).then_some(wait)
     }
 
@@ -572,6 +586,11 @@ fn shape_of(line: &[u8]) -> Vec<u8> {
     shape.dedup_by(|next, byte| *next == b'#' && *byte == b'#');
     shape.truncate(SHAPE_MAX);
     shape
+}
+
+/// Whether a line is one with which a rank begins a communicator.
+pub(super) fn begins_comm(line: &[u8]) -> bool {
+    OF_COMM.is_match(super::shape::record_at(line, line.len()).0.message)
 }
 
 /// Whether a message says that its program waits. A communicator of one rank waits for nobody.
@@ -712,7 +731,13 @@ mod tests {
             .collect();
         assert_eq!(names, [("nccl-init-unfinished", 1)]);
         let heartbeat = "DEBUG 11-20 08:14:05 client.py:189] Waiting for output from the engine.\n";
-        assert!(self::found(&format!("{heartbeat}{heartbeat}{start}{affinity}")).is_empty());
+        let cut = format!("{heartbeat}{heartbeat}{start}{affinity}");
+        let findings = self::report(&[("x.log", &cut)]).findings;
+        let told = findings
+            .iter()
+            .map(|one| (one.signature.as_str(), one.severity));
+        let info = crate::signature::Severity::Info;
+        assert_eq!(told.collect::<Vec<_>>(), [("nccl-init-unfinished", info)]);
         let done = "node-a:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n";
         let report = report(&[("x.log", &format!("{using}{version}{done}"))]);
         assert!(report.findings.is_empty());

@@ -5,17 +5,22 @@
 use super::benchmarks::{NIXLBENCH, PERFTEST};
 use super::by_hand::{self, ByHand};
 use super::compose::{Compose, shown};
-use super::ends::{BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
+use super::ends::{self, BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
 use super::report::{
     BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
     WAITS_AT_END,
 };
 use super::seen::Place;
 use super::signature::{Role, Severity};
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Slurm's lines on a step or a job that it ended, whatever that did.
 const ENDED_BY_SLURM: [&str; 2] = ["slurm-cancelled", "slurm-ended-job"];
+/// How many ranks a communicator has, in a line with which one of them begins it.
+static RANKS: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\bnranks (?P<ranks>\d+)\b"));
 /// Signatures of tables, and of tracebacks, within which a log ends.
 const BENCHMARK_TABLE_OPEN: &str = "benchmark-table-open";
 const TRACEBACK_TORN: &str = "traceback-torn";
@@ -86,7 +91,8 @@ fn waits_of_programs(compose: &Compose<'_>, report: &mut LogReport) -> Vec<Signa
     // A communicator of one rank waits for no other.
     waits
         .retain(|one| one.signature != UNFINISHED_NCCL_INIT || compose.tally.most_ranks != Some(1));
-    report.seen.extend(cut.into_iter().map(as_info));
+    let cut = cut.into_iter().map(|one| as_info(compose, one));
+    report.seen.extend(cut);
     waits
 }
 
@@ -101,12 +107,49 @@ fn lasts(compose: &Compose<'_>, wait: &SignatureFinding) -> bool {
     passed.is_some_and(|passed| passed >= SILENT_MIN)
 }
 
-/// A wait in a log that may just have been cut there.
-fn as_info(wait: SignatureFinding) -> SignatureFinding {
+/// A communicator that is being made where a log may just have been cut.
+fn as_info(compose: &Compose<'_>, wait: SignatureFinding) -> SignatureFinding {
+    let ends = compose.tally.ends.iter();
+    let waits = ends.filter_map(|(.., end)| end.wait.as_ref());
+    let of_nccl = waits.filter(|one| one.kind == WaitKind::Nccl);
+    let reached = of_nccl.max_by_key(|one| one.last.place);
+    let reached = reached.and_then(|one| one.reached.as_deref());
+    let reached = reached.map_or(String::new(), |text| {
+        let message = crate::shape::record_at(text, text.len()).0.message;
+        format!(
+            "; its last line of NCCL is line {}: {}",
+            wait.last.line,
+            shown(message)
+        )
+    });
+    let ranks = RANKS.captures(wait.sample.as_bytes());
+    let ranks = ranks.map_or(String::new(), |found| {
+        let ranks = shown(&found["ranks"]);
+        format!(
+            "; processes that begin it: {}, its ranks: {ranks}",
+            wait.processes.len()
+        )
+    });
     SignatureFinding {
         severity: Severity::Info,
+        role: Role::Cause,
+        meaning: format!(
+            "the log ends while a communicator of NCCL is being set up: if the job still runs, it hangs there{ranks}{reached}"
+        ),
+        causes: wait.causes.into_iter().rev().collect(),
+        next_step: wait
+            .next_step
+            .map(|next| format!("look whether the job still runs; if so, {next}")),
         ..wait
     }
+}
+
+/// The log's one communicator that is being made as it ends, if lines of it are there: told where nothing else is.
+pub(super) fn open_comm(report: &mut LogReport) -> Vec<SignatureFinding> {
+    let is_it = |one: &mut SignatureFinding| {
+        one.signature == UNFINISHED_NCCL_INIT && ends::begins_comm(one.sample.as_bytes())
+    };
+    report.seen.extract_if(.., is_it).collect()
 }
 
 /// A finding on a benchmark of which the log has the head of a table and no row.

@@ -90,6 +90,7 @@ impl Compose<'_> {
                 names => format!("{}; NCCL chose {}", one.meaning, names.join(", ")),
             };
         }
+        told.extend(crate::waits_at_end::open_comm(report));
         told.extend(self.bandwidth_falls());
         told.extend(crate::waits_at_end::open_tables(self));
         if told.is_empty() {
