@@ -34,6 +34,12 @@ static FRAME: LazyLock<Regex> = LazyLock::new(|| {
         r"^\s*#(?P<number>\d{1,3}) +(?:0x[0-9a-f]+ in )?(?P<function>[A-Za-z_][\w:~]*)(?:<[^()]{0,80}>)?(?:::[\w~]+)? ?\(",
     )
 });
+/// A frame with its place in a source: `#0  0x00007f33a2f5a33c in pathDistance (links=...) at graph/topo.cc:618`.
+static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^\s*#\d+ +(?:0x[0-9a-f]+ in )?(?P<function>[A-Za-z_][\w:~]*).* at (?P<source>[\w./+-]+:\d+)\s*$",
+    )
+});
 static MARK: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)\bhangs?\b|\bhung\b|\bstuck\b|\bno further output\b"));
 /// Signs that a process has crashed, so that its stack is of that.
@@ -74,6 +80,8 @@ pub(super) struct ByHand {
     frames: Vec<(u64, Vec<u8>)>,
     /// The line with which a benchmark was interrupted, and the size of its last row.
     pub interrupted: Option<(Line, u64)>,
+    /// The innermost frame of the stack of a crash that tells its place in a source.
+    pub crash: Option<String>,
     /// The line that shows a stack, and the functions of its frames.
     pub stack: Option<(Line, Vec<String>)>,
 }
@@ -135,6 +143,12 @@ impl ByHand {
     /// Keeps the frames that were read last, if they are the first stack that tells where a process waits.
     pub(super) fn end_of_stack(&mut self) {
         let frames = std::mem::take(&mut self.frames);
+        if self.has_crashed && self.crash.is_none() {
+            let told = frames.first().and_then(|(_, frame)| SOURCE.captures(frame));
+            self.crash = told.map(|told| {
+                super::compose::shown(&[&told["function"], b" (", &told["source"], b")"].concat())
+            });
+        }
         if frames.len() < FRAMES_MIN || self.has_crashed || self.stack.is_some() {
             return;
         }

@@ -190,7 +190,7 @@ fn named((function, library): &(String, String)) -> String {
     }
 }
 
-/// The frames with names, behind the innermost one if that has none and is of another library.
+/// The frames with names, behind the innermost one if that has none and is of another library, or if no frame has one.
 fn without_nameless(frames: Vec<(String, String)>) -> Vec<(String, String)> {
     let mut with_name = frames
         .iter()
@@ -198,8 +198,7 @@ fn without_nameless(frames: Vec<(String, String)>) -> Vec<(String, String)> {
     let named = with_name.next().map(|(_, of)| of.clone());
     let frames = frames.into_iter().enumerate();
     let is_told = |(number, (function, _)): &(usize, (String, String))| {
-        !function.contains(".so")
-            || *number == 0 && named.as_ref().is_some_and(|named| named != function)
+        !function.contains(".so") || *number == 0 && named.as_ref() != Some(function)
     };
     frames.filter(is_told).map(|(_, frame)| frame).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::benchmarks::{NIXLBENCH, PERFTEST};
 use super::by_hand::{self, ByHand};
-use super::compose::{Compose, shown};
+use super::compose::{Compose, RANKS_ALONE, shown};
 use super::ends::{self, BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
 use super::report::{
     BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
@@ -45,7 +45,12 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
     // Of other programs that drive the plugin, a verdict tells.
     let tables = compose.tally.ends.tables_without_rows();
     let tables = tables.filter(|one| !has_harness || one.benchmark == NIXLBENCH);
-    let tables = tables.take(WAITS_MAX);
+    // Processes that are jobs of their own do not wait for each other.
+    let are_alone = report
+        .findings
+        .iter()
+        .any(|one| one.signature == RANKS_ALONE);
+    let tables = tables.filter(|_| !are_alone).take(WAITS_MAX);
     if report.findings.iter().any(explains) {
         let beside = tables
             .filter_map(|table| beside_failures(without_row(compose, table), &report.findings));

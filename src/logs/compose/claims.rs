@@ -12,6 +12,11 @@ use crate::signature::{Role, Severity};
 use crate::tally::Speaker;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The finding on ranks that are jobs of their own.
+pub(crate) const RANKS_ALONE: &str = "ranks-alone";
+/// What to do where ranks are jobs of their own.
+const BUILD_WITH_MPI: &str = "build nccl-tests with `make MPI=1` and the MPI of the launcher; `mpirun hostname` and the number of ranks in the program's first lines show whether they are one job";
+
 /// NCCL's own finding on two ranks of one GPU, whose texts serve here too.
 const DUPLICATE_GPU: &str = "duplicate-gpu";
 /// Lines behind which ranks that share a GPU are meant to: its parts have one PCI address.
@@ -201,6 +206,42 @@ impl Compose<'_> {
 
     /// Processes of nccl-tests on several hosts whose communicators all have one rank: nothing is sent between them.
     pub(super) fn ranks_alone(&self) -> Option<SignatureFinding> {
+        self.listed_alone().or_else(|| self.made_alone())
+    }
+
+    /// Tables of nccl-tests with the rank 0 of each of several hosts, before the first row.
+    fn listed_alone(&self) -> Option<SignatureFinding> {
+        let (hosts, ranks) = self.tally.claims.listed_hosts()?;
+        let table = self.tally.ends.tables_without_rows().next()?;
+        if hosts.len() < 2 || ranks != 1 {
+            return None;
+        }
+        let signatures = &self.catalogue.signatures;
+        let number = signatures.iter().position(|one| one.name == OF_TESTS)?;
+        let listed = self.tally.seen.iter();
+        let listed = listed.filter(|((of, _), _)| *of as usize == number);
+        let (_, first) = listed.min_by_key(|(_, seen)| seen.first)?;
+        let meaning = format!(
+            "each of {} processes of nccl-tests is a job of its own, with rank 0 alone, so nothing is sent between them",
+            hosts.len()
+        );
+        let hosts: Vec<String> = hosts.into_iter().map(shown).collect();
+        Some(SignatureFinding {
+            count: hosts.len() as u64,
+            processes: vec![self.name(table.speaker)],
+            causes: vec![
+                "nccl-tests was built without MPI, so each process that mpirun starts runs the test on its own GPU alone".to_owned(),
+                "it was built with another MPI than the one whose mpirun started it".to_owned(),
+            ],
+            next_step: Some(BUILD_WITH_MPI.to_owned()),
+            sample: format!("rank 0 alone on {}", hosts.join(", ")),
+            // Two tests that were meant to be apart look the same where a log is cut in their heads.
+            severity: Severity::Warning,
+            ..claim(RANKS_ALONE, meaning, self.place(first.first, None))
+        })
+    }
+
+    fn made_alone(&self) -> Option<SignatureFinding> {
         let complete = self.tally.members.iter();
         let complete = complete.map(|((speaker, _), (place, of))| (*speaker, *place, of.ranks));
         let begun = self.tally.claims.gpus();
@@ -230,9 +271,9 @@ impl Compose<'_> {
             causes: vec![
                 "the launcher started each process as a job of its own: nccl-tests was built without MPI, or mpirun's settings did not reach it".to_owned(),
             ],
-            next_step: Some("build nccl-tests with `make MPI=1` and the MPI of the launcher; `mpirun hostname` and the number of ranks in the program's first lines show whether they are one job".to_owned()),
+            next_step: Some(BUILD_WITH_MPI.to_owned()),
             sample: format!("rank 0 of 1 on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
-            ..claim("ranks-alone", meaning, self.place(place, None))
+            ..claim(RANKS_ALONE, meaning, self.place(place, None))
         })
     }
 

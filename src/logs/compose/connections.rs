@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
-use crate::report::{BuildMismatch, Comm, SignatureFinding};
+use crate::report::{BuildMismatch, Comm, LogReport, SignatureFinding};
+use crate::signature::{Role, Severity};
 use crate::tally::{Address, FlowKey, FlowSeen};
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Lines of the source by host.
 type Hosts = BTreeMap<String, BTreeSet<u32>>;
@@ -33,7 +36,74 @@ pub(super) fn tell_of_one_host(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// NCCL's line on a connection that it tries again, and how many make a peer that does not listen.
+const RETRYING: &str = "tcpx-connect-retrying";
+const RETRIES_MIN: u64 = 3;
+const REFUSED: &str = "socket-connect-refused";
+/// A connection that is closed by the host's own address.
+const CLOSED: &str = "socket-peer-closed";
+static ITSELF: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r" peer <?(?:localhost|127\.[\d.]+|::1)\b"));
+const BY_HOST: &str = "the peer is this process itself: its one rank connects to its own listener over the loopback interface, so nothing of another process ended; a firewall or security software of the host closes such connections, or a limit on open files or memory is reached";
+const LOOK_AT_HOST: &str = "look at the rules for the interface `lo` (`iptables -S`, `nft list ruleset`), at security software and at `ulimit -n`; set NCCL_SOCKET_IFNAME to another interface";
+
 impl Compose<'_> {
+    /// Makes a finding of connections that were refused until their process gave up, where the log names no other cause:
+    /// the processes that tried again have no communicator.
+    pub(super) fn tell_of_refusals(&self, report: &mut LogReport) {
+        let is_cause =
+            |one: &SignatureFinding| one.role == Role::Cause && one.severity < Severity::Warning;
+        let fails = |one: &SignatureFinding| one.severity < Severity::Warning;
+        if report.findings.iter().any(is_cause) || !report.findings.iter().any(fails) {
+            return;
+        }
+        let is_up = self.tally.most_ranks.is_some() || !self.tally.members.is_empty();
+        let is_it = |one: &mut SignatureFinding| {
+            one.signature == RETRYING && one.count >= RETRIES_MIN && !is_up
+        };
+        let refused = report.benign.extract_if(.., is_it);
+        let refused = refused.map(|one| SignatureFinding {
+            signature: REFUSED.to_owned(),
+            severity: Severity::Error,
+            role: Role::Cause,
+            meaning: format!(
+                "a peer refused the connection {} times or more, and no communicator came up",
+                one.count
+            ),
+            causes: vec![
+                "the peer's process has failed or has not started: no process listens at the address that it told"
+                    .to_owned(),
+                "the peer told an address of an interface that this node reaches at another host, or a firewall refuses the connection"
+                    .to_owned(),
+            ],
+            next_step: Some(
+                "read the logs of the other ranks up to this time for the one that failed first; set NCCL_SOCKET_IFNAME to the interface that all nodes share"
+                    .to_owned(),
+            ),
+            ..one
+        });
+        report.findings.extend(refused);
+    }
+
+    /// Names the host where the one rank of a job loses a connection to itself.
+    pub(super) fn tell_of_loopback(&self, findings: &mut [SignatureFinding]) {
+        let is_alone = match self.tally.claims.listed_hosts() {
+            Some((hosts, ranks)) => hosts.len() == 1 && ranks == 1,
+            None => self.tally.most_ranks == Some(1),
+        };
+        let is_it = |one: &&mut SignatureFinding| {
+            one.signature == CLOSED && ITSELF.is_match(one.sample.as_bytes())
+        };
+        for finding in findings.iter_mut().filter(|one| is_alone && is_it(one)) {
+            finding.meaning =
+                "a connection of this process to itself over the loopback interface was closed"
+                    .to_owned();
+            finding.causes = vec![BY_HOST.to_owned()];
+            finding.next_step = Some(LOOK_AT_HOST.to_owned());
+            finding.role = Role::Cause;
+        }
+    }
+
     /// One row per connection: the flow of one end is the mirrored flow of the other.
     pub(super) fn comms(&self) -> Vec<Comm> {
         let nics = self.nics();

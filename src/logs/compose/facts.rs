@@ -452,6 +452,25 @@ fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
     }
 }
 
+impl super::Compose<'_> {
+    /// Tells of a crash where it was by the stack that a debugger shows of it.
+    pub(super) fn tell_of_stack(&self, findings: &mut [crate::report::SignatureFinding]) {
+        for (file, by_hand) in self.tally.ends.by_hand() {
+            let Some(frame) = &by_hand.crash else {
+                continue;
+            };
+            let name = self.files.get(*file as usize);
+            let mut findings = findings.iter_mut();
+            let crash = findings.find(|one| {
+                Some(&one.first.file) == name && one.severity == crate::signature::Severity::Fatal
+            });
+            if let Some(crash) = crash.filter(|one| !one.meaning.contains(frame.as_str())) {
+                crash.meaning = format!("{}; the debugger's stack shows {frame}", crash.meaning);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

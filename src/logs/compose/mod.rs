@@ -21,6 +21,7 @@ mod steps;
 mod transport;
 mod went_on;
 
+pub(super) use self::claims::RANKS_ALONE;
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
     follow_last_warning, follow_lost_peer, follow_named, follow_own_end, follow_warnings,
@@ -307,6 +308,9 @@ impl Compose<'_> {
         self.tell_of_group(&mut report.findings);
         self.tell_of_fallback(&mut report.findings);
         connections::tell_of_one_host(&mut report.findings);
+        self.tell_of_refusals(report);
+        self.tell_of_loopback(&mut report.findings);
+        self.tell_of_stack(&mut report.findings);
         self.tell_of_other_ids(&mut report.findings);
         collectives::tell_of_progress(&mut report.findings);
         tell_of_launchers(&mut report.findings);
