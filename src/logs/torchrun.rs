@@ -1,4 +1,4 @@
-//! Commands of torchrun at the front of a log: whether they start the whole job on one host.
+//! Commands of torchrun and of nccl-tests at the front of a log: whether they start the whole job on one host.
 //!
 //! Not here: a signature of such lines. A command line may hold any name, so it does not leave with a log, and the
 //! verdict of a log without it may be `unknown` again.
@@ -18,11 +18,24 @@ static STANDALONE: LazyLock<Regex> = LazyLock::new(|| regex(r"\s--standalone(?:\
 static RANKS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"--nproc[-_]per[-_]node[= ]\s*(?P<ranks>\d{1,5})\b"));
 
+/// A command of nccl-tests, with what is in front of it in its line, and the GPUs and threads of its process.
+static TESTS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?m)^(?:[^\n\\]|\\\r?\n|\\)*?\b(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf +-(?:[^\n\\]|\\\r?\n|\\)*",
+    )
+});
+static GPUS: LazyLock<Regex> = LazyLock::new(|| regex(r"\s(?:-g|--ngpus) *(?P<gpus>\d{1,3})\b"));
+static LAUNCHER: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"\b(?:mpirun|mpiexec\w*|orterun|prterun|srun|flux|jsrun|aprun|pdsh|ssh|kubectl)\b")
+});
+
 /// What the commands tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Commands {
     /// The most ranks of a command that starts all of its job on one host.
     ranks: u32,
+    /// The most GPUs of a process of nccl-tests that no launcher started.
+    gpus: u32,
     /// Whether a command does not, or does not say how many ranks it starts.
     has_others: bool,
 }
@@ -30,6 +43,14 @@ pub(super) struct Commands {
 impl Commands {
     /// Reads the front of a file.
     pub(super) fn read(&mut self, block: &[u8]) {
+        for command in TESTS.find_iter(&block[..block.len().min(FRONT)]) {
+            let gpus = gpus_of_tests(command.as_bytes());
+            self.merge(Self {
+                gpus: gpus.unwrap_or_default(),
+                has_others: gpus.is_none(),
+                ..Self::default()
+            });
+        }
         for command in COMMAND.find_iter(&block[..block.len().min(FRONT)]) {
             let command = command.as_bytes();
             // Words about torchrun, as in a traceback, are no command.
@@ -39,11 +60,11 @@ impl Commands {
             self.merge(match ranks_on_one_host(command) {
                 Some(ranks) => Self {
                     ranks,
-                    has_others: false,
+                    ..Self::default()
                 },
                 None => Self {
-                    ranks: 0,
                     has_others: true,
+                    ..Self::default()
                 },
             });
         }
@@ -56,13 +77,27 @@ impl Commands {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.ranks = self.ranks.max(other.ranks);
+        self.gpus = self.gpus.max(other.gpus);
         self.has_others |= other.has_others;
+    }
+
+    /// How many GPUs a process of nccl-tests has at most, if no command starts a job on other hosts.
+    pub(super) fn gpus_of_tests(self) -> Option<u32> {
+        (self.gpus > 0 && !self.has_others).then_some(self.gpus)
     }
 
     /// How many ranks the commands start at most, if each starts all of its job on one host.
     pub(super) fn ranks_on_one_host(self) -> Option<u32> {
         (self.ranks > 0 && !self.has_others).then_some(self.ranks)
     }
+}
+
+/// How many GPUs a process of nccl-tests has, unless a launcher starts several.
+fn gpus_of_tests(command: &[u8]) -> Option<u32> {
+    let gpus = GPUS
+        .captures(command)
+        .filter(|_| !LAUNCHER.is_match(command))?;
+    std::str::from_utf8(&gpus["gpus"]).ok()?.parse().ok()
 }
 
 fn ranks_on_one_host(command: &[u8]) -> Option<u32> {
@@ -110,6 +145,29 @@ mod tests {
         check("File \"/usr/bin/torchrun\", line 7, in <module>", None);
         let both = "torchrun --standalone --nproc_per_node=8 a.py\ntorchrun --nnodes=2 --nproc_per_node=8 a.py\n";
         check(both, None);
+    }
+
+    #[test]
+    fn a_process_of_nccl_tests_has_its_gpus_on_one_host() {
+        let check = |log: &str, expected: Option<u32>| {
+            let mut commands = Commands::default();
+            commands.read(log.as_bytes());
+            assert_eq!(commands.gpus_of_tests(), expected, "{log}");
+        };
+        check("all_reduce_perf -g 4-b 8 -e 16\n", Some(4));
+        check("$ ./build/all_gather_perf -b 8 -e 1G -f 2 -g 8\n", Some(8));
+        check("mpirun -np 2 ./build/all_reduce_perf -b 8 -g 8\n", None);
+        check(
+            "mpirun -np 2 \\\n  ./build/all_reduce_perf -b 8 -g 8\n",
+            None,
+        );
+        check("./build/all_reduce_perf -b 8\n", None);
+        check("the results of all_reduce_perf are below\n", None);
+        let log = "all_reduce_perf -g 4-b 8 -e 16\n[node-a:71] *** Process received signal ***\n";
+        let transport = crate::tests::report_of(&[("x.log", log)]).transport;
+        assert_eq!(transport.verdict, "within-node");
+        let why = "one process of nccl-tests has all 4 GPUs";
+        assert!(transport.because.contains(why), "{}", transport.because);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 const HOSTS_NAMED: usize = 4;
 /// What is told of what was asked for.
 const ASKED_MAX: usize = 3;
-/// The plugin of libfabric says that it could not be initialized, so that NCCL does not use it.
-const OFI_OFF: &str = "ofi-init-failed";
+/// The plugin of libfabric says that it could not be initialized, or found no device, so that NCCL does not use it.
+const OFI_OFF: [&str; 2] = ["ofi-init-failed", "ofi-no-provider"];
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
@@ -60,6 +60,7 @@ const OF_OTHERS: [(&[&[u8]], &str); 9] = [
         &[
             b"transport/shm.c",
             b"/dev/shm/nccl-",
+            b"creating shared memory segment",
             b"via SHM/",
             b"include/shm.h",
         ],
@@ -498,18 +499,19 @@ impl Compose<'_> {
                 };
                 (ranks, why)
             }
-            None => match self.tally.commands.ranks_on_one_host() {
-                Some(ranks) => {
-                    let why = format!("torchrun starts all {ranks} ranks of the job on this host");
-                    (ranks, why)
-                }
-                None => {
-                    let (host, ranks) = self.ranks_of_one_host()?;
-                    let why =
-                        format!("all {ranks} ranks of the largest communicator are on {host}");
-                    (ranks, why)
-                }
-            },
+            None if let Some(gpus) = self.tally.commands.gpus_of_tests() => {
+                let why = format!("one process of nccl-tests has all {gpus} GPUs of the test");
+                (gpus, why)
+            }
+            None if let Some(ranks) = self.tally.commands.ranks_on_one_host() => {
+                let why = format!("torchrun starts all {ranks} ranks of the job on this host");
+                (ranks, why)
+            }
+            None => {
+                let (host, ranks) = self.ranks_of_one_host()?;
+                let why = format!("all {ranks} ranks of the largest communicator are on {host}");
+                (ranks, why)
+            }
         };
         let has_all = self
             .tally
@@ -762,7 +764,7 @@ impl Compose<'_> {
             let names = names.into_iter().filter(|one| Some(one.1) == proof);
             all.extend(names.map(|(name, proof)| (speaker, name, proof)));
         }
-        if strongest <= Some(Proof::Up) && self.any_seen(&[OFI_OFF.to_owned()]) {
+        if strongest <= Some(Proof::Up) && self.any_seen(&OFI_OFF.map(str::to_owned)) {
             all.retain(|(_, name, _)| kind(&shown(name)) != "ofi");
         }
         if strongest == Some(Proof::Loaded) && self.fails() {
