@@ -28,7 +28,7 @@ const CONTEXT_WITHIN: usize = 4096;
 /// Most ranks that lines of one error name.
 const RANKS_MAX: usize = 64;
 /// Most values of one kind per speaker.
-pub(super) const VALUES_MAX: usize = 8;
+const VALUES_MAX: usize = 8;
 pub(super) const VALUE_BYTES: usize = 200;
 
 /// Bytes of a rank in a set, with its share of a node.

@@ -10,9 +10,7 @@ use super::fields::{self, CommRank, FlowText, Polls};
 use super::filter::LogFilter;
 use super::front::Fronts;
 use super::networks::Proof;
-use super::seen::{
-    CountedLine, Place, SeenLines, SeenShape, VALUE_BYTES, VALUES_MAX, add_value, cut,
-};
+use super::seen::{CountedLine, Place, SeenLines, SeenShape, VALUE_BYTES, add_value, cut};
 use super::shape::Record;
 use super::stated::StatedLines;
 use super::time::Years;
@@ -36,6 +34,8 @@ const SHAPES_MAX: usize = 256;
 /// With its index, 2 MiB at most for each thread.
 const FLOWS_MAX: usize = 10_752;
 const SETTINGS_MAX: usize = 16_384;
+/// Networks that one process names.
+const NETWORKS_MAX: usize = 32;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
 /// Size of the cache of recent speakers.
@@ -364,8 +364,14 @@ impl Tally {
         if let Some((known, first)) = of_speaker.get_mut(name) {
             *known = proof.max(*known);
             *first = place.min(*first);
-        } else if of_speaker.len() < VALUES_MAX {
-            of_speaker.insert(name.to_vec(), (proof, place));
+            return;
+        }
+        of_speaker.insert(name.to_vec(), (proof, place));
+        if of_speaker.len() > NETWORKS_MAX {
+            // The earliest stay, in whichever order threads saw them.
+            let last = of_speaker.iter().max_by_key(|(_, (_, first))| *first);
+            let last = last.map(|(name, _)| name.clone());
+            last.map(|name| of_speaker.remove(&name));
         }
     }
 
