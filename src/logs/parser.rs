@@ -76,7 +76,7 @@ pub(super) struct ParsedRecord {
     /// What a line in no logger's form, or at the level DEBUG, states.
     stated: Option<Span>,
     /// For a line of a program that drives the plugin itself.
-    pub harness: Option<HarnessReading>,
+    pub harness: Option<Box<HarnessReading>>,
     /// The signatures whose regex was tried and depends on digits, with the result.
     asked: Vec<(usize, bool)>,
 }
@@ -100,11 +100,15 @@ enum FactSpans {
     Message,
     /// In the order of `Fact::groups`.
     Groups([Option<Span>; 2]),
-    Flow {
-        flow: Option<FlowSpans>,
-        nic: Option<Span>,
-        polls: Option<(Span, Span)>,
-    },
+    Flow(Box<OfFlow>),
+}
+
+/// What a line of a flow tells.
+#[derive(Debug, PartialEq)]
+struct OfFlow {
+    flow: Option<FlowSpans>,
+    nic: Option<Span>,
+    polls: Option<(Span, Span)>,
 }
 
 /// A [`FlowText`]: address and port of both ends.
@@ -167,24 +171,24 @@ impl Found {
 
     pub(super) fn flow<'a>(&self, line: &'a [u8]) -> Option<FlowText<'a>> {
         match &self.fact {
-            FactSpans::Flow { flow, .. } => flow.as_ref().map(|flow| flow.text(line)),
+            FactSpans::Flow(of) => of.flow.as_ref().map(|flow| flow.text(line)),
             _ => None,
         }
     }
 
     /// The interface of a slow flow.
     pub(super) fn nic<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
-        match self.fact {
-            FactSpans::Flow { nic, .. } => nic.map(|nic| nic.in_line(line)),
+        match &self.fact {
+            FactSpans::Flow(of) => of.nic.map(|nic| nic.in_line(line)),
             _ => None,
         }
     }
 
     /// How often a slow flow was polled.
     pub(super) fn polls(&self, line: &[u8]) -> Option<Polls> {
-        match self.fact {
-            FactSpans::Flow { polls, .. } => {
-                let (count, nanoseconds) = polls?;
+        match &self.fact {
+            FactSpans::Flow(of) => {
+                let (count, nanoseconds) = of.polls?;
                 Polls::new((count.in_line(line), nanoseconds.in_line(line)))
             }
             _ => None,
@@ -352,7 +356,8 @@ impl<'a> Parser<'a> {
             stated: stated.map(span),
             harness: harness
                 .then(|| HarnessReading::of(record.message))
-                .flatten(),
+                .flatten()
+                .map(Box::new),
             asked,
         }
     }
@@ -368,11 +373,11 @@ impl Parser<'_> {
     ) -> FactSpans {
         let span = |part: &[u8]| Span::of(line, part);
         match fact {
-            Some(Fact::Flow | Fact::Polls) => FactSpans::Flow {
+            Some(Fact::Flow | Fact::Polls) => FactSpans::Flow(Box::new(OfFlow {
                 flow: fields::flow(message).map(|flow| FlowSpans::of(line, flow)),
                 nic: fields::nic(message).map(span),
                 polls: fields::polls(message).map(|(count, time)| (span(count), span(time))),
-            },
+            })),
             Some(fact) if fact.has_groups() => {
                 let regex = self.regexes.of(signature);
                 let captures = regex.as_ref().and_then(|regex| regex.captures(message));

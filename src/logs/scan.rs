@@ -482,7 +482,7 @@ impl Counter<'_> {
             return;
         }
         let speaker = self.tally.speaker(record, self.file);
-        if let Some(reading) = parsed.harness {
+        if let Some(reading) = parsed.harness.as_deref().copied() {
             // The number of a line within its block.
             let number = (place.line & ((1 << BLOCK_BITS) - 1)) as u32;
             self.harness

@@ -17,6 +17,7 @@ use super::time::{self, Years};
 use super::word::{find, has};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem, memrchr};
+use std::num::NonZeroU32;
 use std::sync::LazyLock;
 
 /// Longest header before a marker, in bytes.
@@ -109,10 +110,11 @@ impl<'a> Record<'a> {
 }
 
 /// A part of a line, as offsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     start: u32,
-    end: u32,
+    /// One more than the end, so that a part which is not there takes no more room: thousands of layouts are kept.
+    behind_end: NonZeroU32,
 }
 
 impl Span {
@@ -120,9 +122,10 @@ impl Span {
     pub(super) fn of(line: &[u8], part: &[u8]) -> Self {
         let start = part.as_ptr().addr().wrapping_sub(line.as_ptr().addr());
         // A line is at most a block.
+        let end = (start + part.len()) as u32;
         Self {
             start: start as u32,
-            end: (start + part.len()) as u32,
+            behind_end: NonZeroU32::MIN.saturating_add(end),
         }
     }
 
@@ -131,8 +134,8 @@ impl Span {
     }
 
     pub(super) fn in_line(self, line: &[u8]) -> &[u8] {
-        line.get(self.start as usize..self.end as usize)
-            .unwrap_or_default()
+        let end = self.behind_end.get() - 1;
+        line.get(self.start()..end as usize).unwrap_or_default()
     }
 }
 
