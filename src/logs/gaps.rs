@@ -11,7 +11,7 @@
 use super::compose::shown;
 use super::report::{CollectiveGap, RankBehind};
 use super::tally::{Group, Speaker, Tally};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks that are named of one group.
 const BEHIND_MAX: usize = 64;
@@ -95,10 +95,19 @@ fn groups(tally: &Tally) -> Groups {
             }
         }
     }
+    let told = tally.progress.keys();
+    let told: BTreeSet<u32> = told
+        .filter(|(_, group)| matches!(group, Group::Torch(_)))
+        .map(|(speaker, _)| *speaker)
+        .collect();
     for (speaker, (_, wait)) in &tally.collectives {
-        // A rank's own word about what it started says more than the wait in which it was found.
+        // A rank's own word about what it started says more than the wait in which it was found; a wait in a group
+        // without a name is of one of the groups that its rank names, and not of one that all ranks share.
         let group = Group::Torch(wait.group.clone().into());
-        let is_told = tally.progress.contains_key(&(*speaker, group));
+        let is_told = match wait.group.is_empty() {
+            true => told.contains(speaker),
+            false => tally.progress.contains_key(&(*speaker, group)),
+        };
         if let Some(rank) = rank_of(*speaker).filter(|_| !is_told) {
             add(
                 GroupName::Torch(wait.group.clone()),
@@ -219,5 +228,17 @@ mod tests {
         };
         let gaps = read(&[wait(3, 80), wait(1, 78), wait(0, 80)].concat());
         assert_eq!(short(&gaps), [(80, 2, vec![(1, 78)])]);
+        let status = |rank: u32, guid: u32, enqueued: u32| {
+            format!(
+                "[rank{rank}]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:1795] [PG ID 11 PG GUID {guid} Rank 0] Exception (either an error or timeout) detected by watchdog at work: 78, last enqueued NCCL work: {enqueued}, last completed NCCL work: 77.\n"
+            )
+        };
+        let of_groups = [
+            wait(3, 80),
+            status(3, 119, 82),
+            wait(1, 78),
+            status(1, 112, 78),
+        ];
+        assert_eq!(short(&read(&of_groups.concat())), []);
     }
 }
