@@ -72,9 +72,15 @@ pub(super) fn size_of_typed_row(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(size).ok()?.parse().ok()
 }
 
+/// Columns that a row of nccl-tests has at least: size, count, type, and four of each of its two halves.
+const COLUMNS_MIN: usize = 11;
+
 /// The size of a row that is whole, as far as the rows of a benchmark show it.
 pub(super) fn size_of_whole_row(benchmark: &str, line: &[u8]) -> Option<u64> {
-    let is_whole = benchmark != NCCL_TESTS || line.iter().any(u8::is_ascii_alphabetic);
+    let columns = line.trim_ascii().split(u8::is_ascii_whitespace);
+    let columns = columns.filter(|column| !column.is_empty()).count();
+    let is_whole = benchmark != NCCL_TESTS
+        || columns >= COLUMNS_MIN && line.iter().any(u8::is_ascii_alphabetic);
     size_of_row(line).filter(|_| is_whole)
 }
 

@@ -218,12 +218,15 @@ impl<'a> Search<'a> {
         self.known
     }
 
-    /// Whether the last line is a row of a table that is torn: the line before it is a known row.
+    /// Whether the last line is a row of a table that is torn: the line before it is a known row, or its head.
     fn is_torn_row(&self, number: usize, line: &[u8]) -> bool {
         let mut behind = self.lines.iter().skip(number + 1);
         let before = number.checked_sub(1);
         let is_below_row = before.is_some_and(|before| {
-            self.known[before] && benchmarks::size_of_row(self.lines[before]).is_some()
+            let above = self.lines[before];
+            self.known[before]
+                && (benchmarks::size_of_row(above).is_some()
+                    || benchmarks::benchmark_of_head(above).is_some())
         });
         is_below_row
             && benchmarks::size_of_row(line).is_some()
