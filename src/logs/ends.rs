@@ -277,7 +277,8 @@ impl Ends {
                 part.row(speaker, place, line);
                 let is_logged = traceback::logger(raw).is_some();
                 let is_headless = is_logged && !tracebacks.contains_key(writer);
-                if traceback::begins(line) || is_headless && frame.is_some() {
+                let is_begun = traceback::begins(line) || traceback::begins_of_ray(line);
+                if is_begun || is_headless && frame.is_some() {
                     let open = OpenTraceback {
                         speaker,
                         head: LastLine::new((place, record.time_us(years)), line, line),

@@ -782,6 +782,13 @@ pub(super) fn writer(line: &[u8]) -> &[u8] {
     }
 }
 
+/// Whether a line of Ray wraps the exception of a task, whose frames are below it and whose text is below those.
+pub(super) fn begins_of_ray(line: &[u8]) -> bool {
+    let wraps = b"ray.exceptions.RayTaskError(";
+    line.strip_prefix(wraps)
+        .is_some_and(|rest| memchr::memmem::find(rest, b"): ray::").is_some())
+}
+
 /// Whether the message of an exception has the prefix of a process in it: two wrote at once, and the lines around it
 /// are of both.
 fn is_torn(text: &[u8]) -> bool {
