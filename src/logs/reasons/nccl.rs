@@ -91,6 +91,11 @@ pub(super) const OF_RDMA: &[Reason] = &[
 /// The words of NCCL's results, of which programs log nothing else where NCCL_DEBUG is unset.
 pub(super) const OF_RESULTS: &[Reason] = &[
     Reason {
+        words: r"proxy call to rank \d+ failed \(connect\)",
+        cause: "the data connection of the rank to its peer could not be made: the interface or the port of the other host is not reached, or a firewall is between",
+        next: "set NCCL_SOCKET_IFNAME to the interface that all nodes share, open its ports between the nodes, and read the first `NCCL WARN` of the other rank",
+    },
+    Reason {
         words: r"unhandled cuda error",
         cause: "a CUDA call inside NCCL failed: memory is full, GPUs cannot access each other, the driver does not fit, or an earlier kernel failed",
         next: "set NCCL_DEBUG=WARN on all ranks and run again; the first WARN names the CUDA error",
