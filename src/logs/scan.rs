@@ -35,7 +35,7 @@ use super::wrapped::Joined;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
-/// Each takes some 7 MiB of memory, of which a report has 64. On 16 CPUs, 2 GiB of which four in five lines match took 5.6 s
+/// Each takes some 6 MiB of memory, of which a report has 64. On 16 CPUs, 2 GiB of which four in five lines match took 5.6 s
 /// and 60 MiB with five threads, 5.3 s and 68 MiB with six, 6.7 s and 53 MiB with four, and ripgrep 8.0 s (medians of 3).
 const THREADS_MAX: usize = 5;
 const ESCAPE: u8 = 0x1b;
