@@ -230,21 +230,34 @@ impl StatedLines {
             shape: super::fields::message_shape(line, TEXT_MAX),
             text: kept_text(line),
         };
-        let counted = Counted {
-            count: 1,
-            first: place,
-            last: place,
-            text: one.text.clone(),
-        };
-        let is_levelled = LETTER.is_match(&line[..line.len().min(FRONT)]);
-        if !is_levelled {
-            self.count([writer(line), &one.shape].concat(), counted);
+        if !LETTER.is_match(&line[..line.len().min(FRONT)]) {
+            self.count_line(place, [writer(line), &one.shape].concat(), &one.text);
         }
         if is_debug(line) {
             return;
         }
         keep(&mut self.first, place, one.clone(), End::First);
         keep(&mut self.last, place, one, End::Last);
+    }
+
+    fn count_line(&mut self, place: Place, shape: Vec<u8>, text: &[u8]) {
+        // A log repeats its lines, and only the text of the first one is kept.
+        if let Some(known) = self
+            .counted
+            .get_mut(&shape)
+            .filter(|one| one.first <= place)
+        {
+            known.count += 1;
+            known.last = known.last.max(place);
+            return;
+        }
+        let counted = Counted {
+            count: 1,
+            first: place,
+            last: place,
+            text: text.to_vec(),
+        };
+        self.count(shape, counted);
     }
 
     fn count(&mut self, shape: Vec<u8>, counted: Counted) {
