@@ -257,7 +257,7 @@ fn is_fence(line: &[u8]) -> bool {
     line.trim_ascii_start().starts_with(b"```")
 }
 
-/// Words with which a person writes of himself or to another one.
+/// Words with which people write about themselves or to others.
 const PERSONAL: [&[u8]; 14] = [
     b"I", b"I'm", b"I've", b"my", b"My", b"we", b"We", b"we've", b"our", b"Our", b"you", b"You",
     b"your", b"us",

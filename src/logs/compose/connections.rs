@@ -1,6 +1,7 @@
 //! Connections by both ends, and hosts whose builds of the plugin differ.
 #![forbid(unsafe_code)]
 
+use super::ranking::PEER_CLOSED;
 use super::{Compose, shown};
 use crate::report::{BuildMismatch, Comm, LogReport, SignatureFinding};
 use crate::signature::{Role, Severity};
@@ -40,8 +41,7 @@ pub(super) fn tell_of_one_host(findings: &mut [SignatureFinding]) {
 const RETRYING: &str = "tcpx-connect-retrying";
 const RETRIES_MIN: u64 = 3;
 const REFUSED: &str = "socket-connect-refused";
-/// A connection that is closed by the host's own address.
-const CLOSED: &str = "socket-peer-closed";
+/// The peer in a line on a closed connection, where it is this host.
 static ITSELF: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r" peer <?(?:localhost|127\.[\d.]+|::1)\b"));
 const BY_HOST: &str = "the peer is this process itself: its one rank connects to its own listener over the loopback interface, so nothing of another process ended; a firewall or security software of the host closes such connections, or a limit on open files or memory is reached";
@@ -92,7 +92,7 @@ impl Compose<'_> {
             None => self.tally.most_ranks == Some(1),
         };
         let is_it = |one: &&mut SignatureFinding| {
-            one.signature == CLOSED && ITSELF.is_match(one.sample.as_bytes())
+            one.signature == PEER_CLOSED && ITSELF.is_match(one.sample.as_bytes())
         };
         for finding in findings.iter_mut().filter(|one| is_alone && is_it(one)) {
             finding.meaning =

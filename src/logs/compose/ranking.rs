@@ -594,14 +594,12 @@ fn tell_of_proxy(findings: &mut [SignatureFinding]) {
 
 /// What the proxy could not do, in which sockets, and the facts of both findings.
 fn of_sockets(what: &str, calls: &str, proxy: &str) -> String {
-    let place = match () {
-        () if calls.contains(OF_NET_SOCKET) => {
-            "on a connection of NET/Socket, which carries data to another node"
-        }
-        () if calls.contains(OF_NET_IB) => {
-            "on a connection of NET/IB, which carries data to another node"
-        }
-        () => "in its sockets",
+    let place = if calls.contains(OF_NET_SOCKET) {
+        "on a connection of NET/Socket, which carries data to another node"
+    } else if calls.contains(OF_NET_IB) {
+        "on a connection of NET/IB, which carries data to another node"
+    } else {
+        "in its sockets"
     };
     let mut facts = Vec::<&str>::new();
     let parts =

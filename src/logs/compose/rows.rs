@@ -3,7 +3,7 @@
 
 use super::{Compose, shown};
 use crate::measured::ToldRow;
-use crate::report::{LinePlace, SignatureFinding};
+use crate::report::SignatureFinding;
 use crate::seen::Place;
 use crate::signature::{Role, Severity, Signature};
 
@@ -86,7 +86,7 @@ impl Compose<'_> {
             count: 1,
             processes: vec![self.name(told.speaker)],
             first: place.clone(),
-            last: LinePlace { ..place },
+            last: place,
             phase: None,
             meaning: String::new(),
             causes: Vec::new(),
