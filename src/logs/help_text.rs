@@ -4,6 +4,7 @@
 //! little. So a line that states an error within such a text stands for the whole text.
 #![forbid(unsafe_code)]
 
+use super::lines;
 use super::loggers::regex;
 use super::seen::Around;
 use regex::bytes::Regex;
@@ -46,7 +47,7 @@ impl HelpText {
         let before = around.block.get(..around.start)?;
         let near = &before[before.len().saturating_sub(WITHIN)..];
         let mut lines = Vec::new();
-        let mut above = near.strip_suffix(b"\n").unwrap_or(near).rsplit(is_line_end);
+        let mut above = lines::above(near);
         loop {
             let line = above.next().filter(|_| lines.len() < LINES_MAX)?;
             if is_dashes(line) {

@@ -42,6 +42,7 @@ mod harness;
 mod help_text;
 mod input;
 mod known;
+mod lines;
 mod loggers;
 mod markup;
 mod matcher;

@@ -17,7 +17,7 @@ use super::harness::HarnessReading;
 use super::loggers::Logged;
 use super::shape::{self, Layout, Record, Span};
 use super::signature::Fact;
-use super::{stated, traceback, wrapped};
+use super::{seen, source, stated, traceback, wrapped};
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
@@ -45,6 +45,8 @@ pub(super) struct ParsedLine {
     pub has_signature: bool,
     /// Whether it may go on in the next line.
     pub may_go_on: bool,
+    /// Whether it looks like code that a traceback quotes.
+    pub looks_like_code: bool,
     pub records: Vec<ParsedRecord>,
     /// Literals with a digit, places where the form allows them, and whether they are there.
     literals: Vec<(usize, usize, bool)>,
@@ -69,6 +71,8 @@ pub(super) struct ParsedRecord {
     /// Offset of its first literal in the line.
     pub at: usize,
     pub found: Vec<Found>,
+    /// Whether it may name a rank.
+    pub names_rank: bool,
     /// The message of an error that a program logged.
     error: Option<Span>,
     /// The message of a warning that a program logged.
@@ -276,6 +280,7 @@ impl<'a> Parser<'a> {
         let mut parsed = ParsedLine {
             has_signature: hits.iter().any(is_signature),
             may_go_on: wrapped::may_go_on(line),
+            looks_like_code: source::looks_like_code(line),
             ..ParsedLine::default()
         };
         let (mut rest, mut is_of_form) = (hits.as_slice(), true);
@@ -351,6 +356,7 @@ impl<'a> Parser<'a> {
             layout: Layout::of(line, record),
             at: first,
             found,
+            names_rank: seen::may_name_rank(line),
             error: error.map(span),
             notice: notice.map(span),
             stated: stated.map(span),
@@ -496,7 +502,10 @@ mod tests {
         for line in lines {
             let (new, _) = fresh.parse_new(line);
             let parsed = parser.parse(line);
-            let both = [parsed, &new].map(|one| (one.has_signature, one.may_go_on, &one.records));
+            let both = [parsed, &new].map(|one| {
+                let looks = (one.may_go_on, one.looks_like_code);
+                (one.has_signature, looks, &one.records)
+            });
             assert_eq!(both[0], both[1], "{}", String::from_utf8_lossy(line));
         }
     }

@@ -328,7 +328,8 @@ impl<'a> Worker<'a> {
             start: at.from,
             end,
         };
-        if !super::source::is_code(at.block, at.from, line) {
+        let is_code = parsed.looks_like_code && super::source::is_code(at.block, at.from, line);
+        if !is_code {
             self.counter.line(parsed, line, place, around);
         }
         at.from = at.block.len().min(end + 1);
@@ -447,6 +448,7 @@ impl Counter<'_> {
             has_below: false,
             has_frames: false,
             names_gpu: false,
+            names_rank: parsed.names_rank,
             sample_max: SAMPLE_BYTES,
             keeps_near: false,
         };
@@ -553,6 +555,7 @@ impl Counter<'_> {
             text: next,
             at: 0,
             around,
+            names_rank: true,
             ..line
         };
         self.tally.see_unknown(speaker, message, false, said);

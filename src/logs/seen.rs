@@ -6,6 +6,7 @@ use super::below::{self, BelowText};
 use super::fields::Polls;
 use super::shape::record_at;
 use super::traceback::Traceback;
+use super::word::{after, has};
 use memchr::memmem::Finder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -25,6 +26,8 @@ const SAMPLE_AFTER: usize = 120;
 const CONTEXT_BEFORE: usize = 3;
 const CONTEXT_BYTES: usize = 200;
 const CONTEXT_WITHIN: usize = 4096;
+/// What precedes a rank in a line.
+const RANK: &[u8] = b"ank";
 /// Most ranks that lines of one error name.
 const RANKS_MAX: usize = 64;
 /// Most values of one kind per speaker.
@@ -70,6 +73,8 @@ pub(super) struct CountedLine<'a> {
     pub has_frames: bool,
     /// Whether it is of a GPU's driver, which says of which GPU.
     pub names_gpu: bool,
+    /// Whether its text may name a rank, for lines of which more are kept.
+    pub names_rank: bool,
     /// Most bytes of a sample.
     pub sample_max: usize,
     /// Whether the lines beside the first are kept, for what they name.
@@ -96,9 +101,8 @@ impl CountedLine<'_> {
 
     /// The rank that an error names: `Global rank: 13`.
     fn named_rank(&self) -> Option<u32> {
-        static WORD: LazyLock<Finder> = LazyLock::new(|| Finder::new("ank"));
-        let text = self.keeps_near.then_some(self.text)?;
-        let behind = &text[WORD.find(text)? + WORD.needle().len()..];
+        let text = (self.keeps_near && self.names_rank).then_some(self.text)?;
+        let behind = after!(text, RANK)?;
         let marks = behind.iter().take_while(|byte| b" :=[".contains(byte));
         let behind = &behind[marks.count()..];
         let digits = behind.iter().take_while(|byte| byte.is_ascii_digit());
@@ -240,6 +244,11 @@ impl Around<'_> {
             after: after.into_iter().find(&is_beside).map(cut),
         }
     }
+}
+
+/// What a line that names a rank has. It is asked once for all lines of a form.
+pub(super) fn may_name_rank(line: &[u8]) -> bool {
+    has!(line, RANK)
 }
 
 /// A line beside another one, as it is kept.

@@ -5,12 +5,13 @@
 //! Not here: differences between two logs, whose lines are lines of a log behind their mark (`markup`).
 #![forbid(unsafe_code)]
 
+use super::lines;
 use super::shape::{record_at, without_escapes};
 use super::traceback::{begins, is_frame, writer};
-use memchr::memmem::{self, Finder};
+use super::word::{find, has};
+use memchr::memmem;
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 /// What a hunk of a difference begins with: `@@ -88,6 +88,14 @@ def main():`.
 const HUNK: &[u8] = b"@@ -";
@@ -153,7 +154,14 @@ fn is_logged(line: &[u8]) -> bool {
     record.level().is_some() && record.host.is_some()
 }
 
-/// Whether the line that begins at `start` is code that a traceback quotes. Asked of every line with a literal.
+/// Whether a line looks like code that a traceback quotes, whatever is around it. Lines that differ only in digits of the
+/// same number look alike.
+pub(super) fn looks_like_code(line: &[u8]) -> bool {
+    let front = &line[..line.len().min(INDENTED_WITHIN)];
+    has!(front, INDENTATION) || has!(front, BAR) || number_of_code(line).is_some()
+}
+
+/// Whether the line that begins at `start`, which looks like code, is code that a traceback quotes.
 pub(super) fn is_code(block: &[u8], start: usize, line: &[u8]) -> bool {
     is_below_frame(block, start, line) || is_quoted(block, start, line)
 }
@@ -176,8 +184,7 @@ const NUMBER_DIGITS: usize = 6;
 
 /// Whether a line has a number, or no more than blanks, in a box that is headed as a traceback: `│ ❱ 42 │ raise E │`.
 fn is_boxed(above: &[u8], line: &[u8]) -> bool {
-    static BARS: LazyLock<Finder> = LazyLock::new(|| Finder::new(BAR));
-    let behind = |text: &[u8]| Some(BARS.find(text)? + BAR.len());
+    let behind = |text: &[u8]| Some(find!(text, BAR)? + BAR.len());
     let Some(cell) = behind(&line[..line.len().min(INDENTED_WITHIN)]).map(|at| &line[at..]) else {
         return false;
     };
@@ -193,7 +200,7 @@ fn is_boxed(above: &[u8], line: &[u8]) -> bool {
     let mut above = above.rsplit(|byte| *byte == b'\n');
     let head = above.find(|one| {
         let corner = memmem::find(one, CORNER);
-        corner.is_some_and(|corner| BARS.find(one).is_none_or(|bar| corner < bar))
+        corner.is_some_and(|corner| find!(one, BAR).is_none_or(|bar| corner < bar))
     });
     head.is_some_and(begins)
 }
@@ -240,14 +247,13 @@ fn number_of_code(line: &[u8]) -> Option<(u64, bool)> {
 
 /// Whether a line is code below a frame.
 fn is_below_frame(block: &[u8], start: usize, line: &[u8]) -> bool {
-    static INDENT: LazyLock<Finder> = LazyLock::new(|| Finder::new(INDENTATION));
     let front = &line[..line.len().min(INDENTED_WITHIN)];
-    let Some(blanks) = INDENT.find(front) else {
+    let Some(blanks) = find!(front, INDENTATION) else {
         return false;
     };
     let indented = &line[..blanks + INDENTATION.len()];
     // Another line of the statement is indented behind the same prefix.
-    let mut above = lines_above(&block[..start]).take(CODE_LINES);
+    let mut above = lines::above(&block[..start]).take(CODE_LINES);
     let Some(frame) = above.find(|one| !one.starts_with(indented)) else {
         return false;
     };
@@ -256,17 +262,6 @@ fn is_below_frame(block: &[u8], start: usize, line: &[u8]) -> bool {
     }
     let at = memmem::find(frame, b"File \"").unwrap_or_default();
     line.get(..at) == frame.get(..at) && line[at..].starts_with(b"  ")
-}
-
-/// The lines of a text that ends with one, the last one first.
-fn lines_above(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = text.strip_suffix(b"\n");
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let end = memchr::memrchr(b'\n', text);
-        rest = end.map(|end| &text[..end]);
-        Some(end.map_or(text, |end| &text[end + 1..]))
-    })
 }
 
 #[cfg(test)]

@@ -570,6 +570,7 @@ mod tests {
                     has_below: false,
                     has_frames: false,
                     names_gpu: false,
+                    names_rank: true,
                     sample_max: SAMPLE_BYTES,
                     keeps_near: false,
                 };
@@ -618,6 +619,7 @@ mod tests {
                 has_below: false,
                 has_frames: false,
                 names_gpu: false,
+                names_rank: true,
                 sample_max: SAMPLE_BYTES,
                 keeps_near: false,
             };
