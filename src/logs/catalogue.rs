@@ -9,11 +9,11 @@ use super::digits;
 use super::loggers;
 use super::matcher::{Matcher, Walk};
 use super::signature::{OwnSignature, Signature};
+use super::signature_regex::{Scratch, SignatureRegex};
 use super::stated;
 use aho_corasick::{AhoCorasick, BuildError};
 use regex::bytes::{Regex, RegexBuilder};
-use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -105,10 +105,7 @@ pub(super) fn is_marker(text: &[u8]) -> bool {
 
 const SIGNATURES_MAX: usize = 1024;
 /// Limit of a compiled regex and of its cache, in bytes.
-const REGEX_BYTES_MAX: usize = 1 << 20;
-/// For regexes that are tried once for all lines of a form: the automaton that other regexes keep in the
-/// cache, 10 KiB in each thread, takes longer to make than such a regex takes without it.
-const NO_CACHE: usize = 0;
+pub(super) const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Signatures that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,24 +136,46 @@ impl tcpx_words::error::NextStep for SignatureCatalogueError {
     }
 }
 
-/// One per signature, if it has a regex. A thread has its own copy of those that are tried at every line,
-/// because a shared regex locks its cache each time. The others are tried once for all lines of a form; a copy
-/// for each time takes a microsecond, and hundreds of caches that are kept take megabytes in each thread.
+/// The regexes of the signatures for one thread.
 #[derive(Debug)]
 pub(super) struct Regexes<'a> {
     catalogue: &'a SignatureCatalogue,
-    /// Of the signatures whose regex tells digits apart, from the first use on.
-    kept: Vec<Option<OnceCell<Regex>>>,
+    /// Copies of those that are asked of each line, from the first use on: a shared one locks its cache each time.
+    kept: Vec<OnceCell<SignatureRegex>>,
+    scratch: RefCell<Scratch>,
 }
 
 impl Regexes<'_> {
-    /// The regex of a signature, if it has one.
-    pub(super) fn of(&self, signature: usize) -> Option<Cow<'_, Regex>> {
+    /// Whether a text is one of a signature, as far as its regex tells.
+    pub(super) fn holds(&self, signature: usize, text: &[u8]) -> bool {
+        let regex = self.of(signature);
+        regex.is_none_or(|regex| regex.is_match(text, &mut self.scratch.borrow_mut()))
+    }
+
+    /// Whether the regex of a signature may treat two texts of one form differently.
+    fn tells_apart(&self, signature: usize) -> bool {
+        matches!(
+            self.catalogue.regex(signature),
+            Some(SignatureRegex::EachLine(_))
+        )
+    }
+
+    /// The groups with a name that the regex of a signature has in a text, if it matches.
+    pub(super) fn groups<'a>(
+        &self,
+        signature: usize,
+        text: &'a [u8],
+    ) -> Option<Vec<(&str, &'a [u8])>> {
+        self.of(signature)?
+            .groups(text, &mut self.scratch.borrow_mut())
+    }
+
+    fn of(&self, signature: usize) -> Option<&SignatureRegex> {
         let regex = self.catalogue.regex(signature)?;
-        Some(match self.kept.get(signature).and_then(Option::as_ref) {
-            Some(kept) => Cow::Borrowed(kept.get_or_init(|| regex.clone())),
-            None => Cow::Owned(regex.clone()),
-        })
+        match (regex, self.kept.get(signature)) {
+            (SignatureRegex::EachLine(_), Some(kept)) => Some(kept.get_or_init(|| regex.clone())),
+            _ => Some(regex),
+        }
     }
 }
 
@@ -167,14 +186,12 @@ pub struct SignatureCatalogue {
     /// The signatures of users.
     pub(super) own: Vec<OwnSignature>,
     /// For each signature: its regex, compiled at the first use, since a log has the lines of few.
-    regexes: Vec<OnceLock<Option<Regex>>>,
+    regexes: Vec<OnceLock<Option<SignatureRegex>>>,
     /// For each signature: the signatures that it hides where it matches.
     over: Vec<Vec<usize>>,
     literals: Vec<Vec<u8>>,
     /// For each literal: the signatures that have it.
     of_literal: Vec<Vec<usize>>,
-    /// For each signature: whether its regex tells digits apart.
-    reads_digits: Vec<bool>,
     /// For each signature: how its lines are counted.
     pub(super) counting: Vec<Counting>,
     /// The literals with a digit, and a search for their forms.
@@ -268,10 +285,6 @@ impl SignatureCatalogue {
             .collect();
         let search = |error: BuildError| SignatureCatalogueError::Search(error.to_string());
         let matcher = Matcher::new(&searched, &examples).map_err(search)?;
-        let reads_digits = signatures
-            .iter()
-            .map(|signature| signature.regex.as_deref().is_some_and(digits::tells_apart))
-            .collect();
         let counting = signatures.iter().map(Counting::of).collect();
         let has_digit = |index: &usize| searched[*index].iter().any(u8::is_ascii_digit);
         let with_digits: Vec<usize> = (0..searched.len()).filter(has_digit).collect();
@@ -290,7 +303,6 @@ impl SignatureCatalogue {
             over,
             literals,
             of_literal,
-            reads_digits,
             counting,
             with_digits,
             forms,
@@ -371,9 +383,8 @@ impl SignatureCatalogue {
             for literal in literals.clone() {
                 for &index in self.of_literal.get(literal).into_iter().flatten() {
                     let mut holds = || {
-                        let regex = regexes.of(index);
-                        let holds = regex.is_none_or(|regex| self.is_match(index, &regex, message));
-                        if self.reads_digits[index] {
+                        let holds = regexes.holds(index, message);
+                        if regexes.tells_apart(index) {
                             asked.push((index, holds));
                         }
                         holds
@@ -411,17 +422,11 @@ impl SignatureCatalogue {
         let mut values = BTreeMap::new();
         // A copy has a cache of its own, which ends with it.
         let regex = self.regex(index).cloned();
-        if let Some(regex) = regex
-            // A signature is tried on the message, so `^` is its beginning.
-            && let Some(captures) = regex
-                .captures(self.message(index, line))
-                .or_else(|| regex.captures(line))
-        {
-            for name in regex.capture_names().flatten() {
-                if let Some(group) = captures.name(name) {
-                    values.insert(name.to_owned(), super::compose::shown(group.as_bytes()));
-                }
-            }
+        let groups = |text| regex.as_ref()?.groups(text, &mut Scratch::default());
+        // A signature is tried on the message, so `^` is its beginning.
+        let found = groups(self.message(index, line)).or_else(|| groups(line));
+        for (name, text) in found.into_iter().flatten() {
+            values.insert(name.to_owned(), super::compose::shown(text));
         }
         if let Some(means) = values
             .get("code")
@@ -443,28 +448,20 @@ impl SignatureCatalogue {
     }
 
     /// The regex of a signature, if it has one.
-    fn regex(&self, index: usize) -> Option<&Regex> {
+    fn regex(&self, index: usize) -> Option<&SignatureRegex> {
         let text = self.signatures.get(index)?.regex.as_deref()?;
         let compiled = self.regexes.get(index)?;
-        compiled.get_or_init(|| compile(text).ok()).as_ref()
-    }
-
-    /// Whether the regex of a signature matches. Without an automaton, the crate tries a text of more than 128 bytes in the
-    /// slower of its two ways where only an answer is asked for, and in the quicker one where a place is.
-    pub(super) fn is_match(&self, index: usize, regex: &Regex, text: &[u8]) -> bool {
-        match self.reads_digits.get(index) {
-            Some(true) => regex.is_match(text),
-            _ => regex.find(text).is_some(),
-        }
+        compiled
+            .get_or_init(|| SignatureRegex::new(text).ok())
+            .as_ref()
     }
 
     /// The regexes for one thread.
     pub(super) fn regexes(&self) -> Regexes<'_> {
-        let kept = self.reads_digits.iter();
-        let kept = kept.map(|reads_digits| reads_digits.then(OnceCell::new));
         Regexes {
             catalogue: self,
-            kept: kept.collect(),
+            kept: self.regexes.iter().map(|_| OnceCell::new()).collect(),
+            scratch: RefCell::default(),
         }
     }
 
@@ -476,10 +473,7 @@ impl SignatureCatalogue {
         if let Some((_, place)) = hits.first() {
             let message = super::shape::record_at(line, *place).0.message;
             let literals = hits.iter().map(|(literal, _)| *literal);
-            let regexes = Regexes {
-                catalogue: self,
-                kept: Vec::new(),
-            };
+            let regexes = self.regexes();
             self.of_message(literals, message, &regexes, &mut all, &mut Vec::new());
         }
         all.into_iter()
@@ -498,10 +492,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
     let regex = builder
         .unicode(false)
         .size_limit(REGEX_BYTES_MAX)
-        .dfa_size_limit(match digits::tells_apart(text) {
-            true => REGEX_BYTES_MAX,
-            false => NO_CACHE,
-        })
+        .dfa_size_limit(REGEX_BYTES_MAX)
         .build();
     regex.map_err(|error| {
         error

@@ -62,6 +62,7 @@ mod scan;
 mod seen;
 mod shape;
 mod signature;
+mod signature_regex;
 mod source;
 mod stated;
 mod tally;

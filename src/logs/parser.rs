@@ -385,9 +385,11 @@ impl Parser<'_> {
                 polls: fields::polls(message).map(|(count, time)| (span(count), span(time))),
             })),
             Some(fact) if fact.has_groups() => {
-                let regex = self.regexes.of(signature);
-                let captures = regex.as_ref().and_then(|regex| regex.captures(message));
-                let group = |name: &str| captures.as_ref()?.name(name).map(|one| one.as_bytes());
+                let groups = self.regexes.groups(signature, message).unwrap_or_default();
+                let group = |name: &str| {
+                    let mut groups = groups.iter();
+                    groups.find(|(one, _)| *one == name).map(|(_, text)| *text)
+                };
                 FactSpans::Groups(fact.groups().map(|name| group(name).map(span)))
             }
             _ => FactSpans::Message,
@@ -400,13 +402,9 @@ impl ParsedRecord {
     fn holds(&self, line: &[u8], regexes: &Regexes<'_>) -> bool {
         self.asked.is_empty() || {
             let message = self.record(line).message;
-            let is_match = |index: usize| {
-                let regex = regexes.of(index);
-                regex.is_none_or(|one| one.is_match(message))
-            };
             self.asked
                 .iter()
-                .all(|(index, was)| is_match(*index) == *was)
+                .all(|(index, was)| regexes.holds(*index, message) == *was)
         }
     }
 }
