@@ -387,6 +387,26 @@ static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// NCCL's level in a command or an environment. NCCL's own advice, `run with NCCL_DEBUG=INFO for details`, is none.
+static LEVEL: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?m)(?:^|^\S*[$+#>] |(?:-x|-e|-genv|--env|export|&&|[;,{] ?|\w=\S*) +|--env=|--export=\S*|[{,])\s*["']?NCCL_DEBUG["']?(?: ?[=:] ?|\s+"?value"?: *| set by environment to )["']?(?P<level>(?i:WARN|INFO|ABORT|TRACE))\b"#,
+    )
+});
+
+/// The variable that has NCCL write into files, with a value.
+static DEBUG_FILE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"(?m)(?:^|[\s"'{,])NCCL_DEBUG_FILE["']?(?: ?[=:] ?)["']?[\w/.~%$]"#));
+
+/// The level at which a log shows that NCCL logs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    #[default]
+    Unknown,
+    Warn,
+    Info,
+}
+
 /// Most GPUs of a node; a job of more ranks has several nodes.
 pub(super) const GPUS_OF_A_NODE: u32 = 8;
 
@@ -417,6 +437,9 @@ pub(super) struct Fronts {
     has_gib_scripts: bool,
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
     has_several_nodes: bool,
+    level: Level,
+    /// Whether NCCL writes its lines into files of their own.
+    has_debug_file: bool,
 }
 
 /// What is asked for.
@@ -438,6 +461,10 @@ impl Fronts {
             .captures_iter(front)
             .any(|found| is_of_several(&found));
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
+        if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
+            self.level = Level::Info;
+        }
+        self.see_level(front);
         for found in SETTING
             .captures_iter(front)
             .chain(OPTION.captures_iter(front))
@@ -493,6 +520,48 @@ impl Fronts {
         self.libraries.extend(library);
     }
 
+    fn see_level(&mut self, front: &[u8]) {
+        let is_set = |end: usize| {
+            let before = line_before(front, end);
+            !is_comment(before) && !ADVICE.is_match(last_sentence(before))
+        };
+        for found in LEVEL.captures_iter(front) {
+            let level = &found["level"];
+            let is_warn = level.eq_ignore_ascii_case(b"WARN");
+            if found.get(0).is_some_and(|found| is_set(found.end())) {
+                let level = if is_warn { Level::Warn } else { Level::Info };
+                self.level = self.level.max(level);
+            }
+        }
+        let mut files = DEBUG_FILE.find_iter(front);
+        self.has_debug_file |= files.any(|found| is_set(found.end()));
+    }
+
+    /// What stands for a line that is left out of a log and sets the level of NCCL.
+    pub(super) fn level_of(line: &[u8]) -> Option<&'static [u8]> {
+        let mut fronts = Self::default();
+        if memchr::memmem::find(line, b"NCCL_DEBUG").is_some() {
+            fronts.see_level(line);
+        }
+        match (fronts.level, fronts.has_debug_file) {
+            (Level::Unknown, _) => None,
+            (Level::Warn, false) => Some(b"NCCL_DEBUG=WARN [left out]"),
+            (Level::Warn, true) => Some(b"NCCL_DEBUG=WARN NCCL_DEBUG_FILE=/ [left out]"),
+            (Level::Info, false) => Some(b"NCCL_DEBUG=INFO [left out]"),
+            (Level::Info, true) => Some(b"NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/ [left out]"),
+        }
+    }
+
+    /// The level of NCCL that a command or an environment sets, or that lines have.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Whether a command or an environment has NCCL write its lines into files of their own.
+    pub(super) fn has_debug_file(&self) -> bool {
+        self.has_debug_file && self.level != Level::Unknown
+    }
+
     /// Adds a value of a variable.
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let of = self.values.entry(name.to_vec()).or_default();
@@ -503,6 +572,8 @@ impl Fronts {
         self.libraries.extend(other.libraries);
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
+        self.has_debug_file |= other.has_debug_file;
+        self.level = self.level.max(other.level);
         for (name, values) in other.values {
             values.iter().for_each(|value| self.set(&name, value));
         }
@@ -602,6 +673,48 @@ mod tests {
         let mut fronts = Fronts::default();
         fronts.read(log.as_bytes());
         fronts
+    }
+
+    #[test]
+    fn a_command_or_an_environment_sets_the_level_of_nccl() {
+        let check = |log: &str, expected: (Level, bool)| {
+            let fronts = fronts(log);
+            assert_eq!((fronts.level(), fronts.has_debug_file()), expected, "{log}");
+            let stands = Fronts::level_of(log.as_bytes().trim_ascii_end());
+            if let Some(stands) = stands {
+                let stands = self::fronts(str::from_utf8(stands).unwrap());
+                let told = (stands.level(), stands.has_debug_file());
+                assert_eq!(told, expected, "{log}");
+            }
+        };
+        for set in [
+            "mpirun -np 16 -x NCCL_IB_TC=106  -x NCCL_DEBUG=INFO ./all_reduce_perf\n",
+            "a\nNCCL_DEBUG=INFO python train.py\n",
+            "$ NCCL_IB_TC=106 NCCL_DEBUG=info python train.py\n",
+            "+ export NCCL_DEBUG=TRACE\n",
+            "user@node-a:~$ NCCL_DEBUG=INFO torchrun a.py\n",
+            "docker run -e NCCL_DEBUG=INFO image\n",
+            "{'RANK': '0', 'NCCL_DEBUG': 'INFO'}\n",
+            "  - name: NCCL_TC\n  NCCL_DEBUG: INFO\n",
+        ] {
+            check(set, (Level::Info, false));
+        }
+        check("export NCCL_DEBUG=WARN\n", (Level::Warn, false));
+        check(
+            "mpirun -x NCCL_DEBUG=INFO -x NCCL_DEBUG_FILE=/tmp/nccl.%h.%p a.out\n",
+            (Level::Info, true),
+        );
+        for other in [
+            "unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n",
+            "Please set NCCL_DEBUG=INFO to see why\n",
+            "you may want to export NCCL_DEBUG=INFO before it\n",
+            "# export NCCL_DEBUG=INFO\n",
+            "export NCCL_DEBUG=VERSION\n",
+            "export NCCL_DEBUG_SUBSYS=INIT\n",
+            "export NCCL_DEBUG_FILE=/tmp/a\n",
+        ] {
+            check(other, (Level::Unknown, false));
+        }
     }
 
     #[test]

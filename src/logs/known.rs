@@ -13,6 +13,7 @@ use super::below::BelowText;
 use super::benchmarks;
 use super::catalogue::SignatureCatalogue;
 use super::ends;
+use super::front::Fronts;
 use super::got_over;
 use super::harness;
 use super::help_text::{LINES_MAX, is_dashes};
@@ -115,7 +116,7 @@ impl KnownLines {
             text.extend_from_slice(match is_known {
                 true => line,
                 false if has_tracebacks && is_beside() => GOT_OVER,
-                false => LEFT_OUT,
+                false => Fronts::level_of(line).unwrap_or(LEFT_OUT),
             });
         }
         Self {

@@ -24,7 +24,7 @@ const WARNING: &str = "first NCCL WARN of any rank";
 /// Words of a cause that is in the innermost of NCCL's failed calls.
 const CHAIN: &str = "ends in `->";
 /// Words of causes that suppose that no line has NCCL's reason.
-const NO_REASON: &str = "NCCL_DEBUG is not set";
+pub(super) const NO_REASON: &str = "NCCL_DEBUG is not set";
 /// What PyTorch writes before the last warning of NCCL.
 const LAST_ERROR: &str = "Last error: ";
 /// What is told instead.
@@ -33,6 +33,10 @@ pub(super) const NOT_HERE: &str =
 
 /// The same where the first finding names a cause.
 pub(super) const IN_FIRST: &str = "no line before it tells the reason: the first finding may";
+
+/// The same where the log shows that NCCL writes its lines elsewhere.
+pub(super) const IN_FILES: &str =
+    "NCCL's reason is in the files that NCCL_DEBUG_FILE names, which are not read here";
 
 /// Takes the causes that send to lines which the log does not have out of the findings.
 pub(super) fn keep(report: &mut LogReport) {
@@ -60,7 +64,8 @@ pub(super) fn keep(report: &mut LogReport) {
             }
         }
         let has_reason = has_last_error(finding);
-        if finding.causes.len() < before && !has_reason {
+        let is_in_files = finding.causes.iter().any(|cause| cause == IN_FILES);
+        if finding.causes.len() < before && !has_reason && !is_in_files {
             let is_told = first.as_ref().is_some_and(|first| *first != finding.first);
             let told = if is_told { IN_FIRST } else { NOT_HERE };
             finding.causes.push(told.to_owned());

@@ -30,6 +30,7 @@ use self::ranking::{
 use super::below::{BelowText, SAID, telling};
 use super::catalogue::{SignatureCatalogue, Values};
 use super::fields::Polls;
+use super::front::Level;
 use super::input::InputProblem;
 use super::networks::{Proof, kind};
 use super::reasons::Telling;
@@ -512,29 +513,41 @@ impl Compose<'_> {
         }
     }
 
-    /// Where NCCL logs at INFO already, nobody has to be told to set it.
+    /// Where the log shows the level at which NCCL logs, nobody has to be told to set it.
     fn know_level(&self, findings: &mut [SignatureFinding]) {
         let networks = self.tally.transports.values();
         let mut networks = networks.flat_map(BTreeMap::values);
         let is_info = |one: &SignatureFinding| one.sample.contains(" NCCL INFO ");
-        if !networks.any(|(proof, _)| *proof > Proof::Up)
-            && self.tally.init_complete.is_empty()
-            && !findings.iter().any(is_info)
-        {
-            return;
-        }
+        let logs_info = networks.any(|(proof, _)| *proof > Proof::Up)
+            || !self.tally.init_complete.is_empty()
+            || findings.iter().any(is_info)
+            || self.logs_info();
+        let level = match logs_info {
+            true => Level::Info,
+            false => self.tally.fronts.level(),
+        };
+        let levels: &[&str] = match level {
+            Level::Unknown => return,
+            Level::Warn => &["NCCL_DEBUG=WARN"],
+            Level::Info => &["NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"],
+        };
+        let is_in_file = !logs_info && self.tally.fronts.has_debug_file();
+        let told = match is_in_file {
+            true => crate::reasons::READ_FILES,
+            false => crate::reasons::READ_WARNINGS,
+        };
         for finding in findings {
             let next = finding.next_step.as_mut();
-            let asks = |text: &str| {
-                let levels = ["NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"];
-                levels.iter().any(|level| text.contains(level))
-            };
+            let asks = |text: &str| levels.iter().any(|level| text.contains(level));
             if let Some(next) = next.filter(|next| asks(next)) {
-                crate::reasons::READ_WARNINGS.clone_into(next);
+                told.clone_into(next);
             }
-            finding
-                .causes
-                .retain(|cause| !cause.starts_with("NCCL_DEBUG is not set"));
+            let supposes = |cause: &String| cause.starts_with(crate::promises::NO_REASON);
+            if is_in_file && finding.causes.iter().any(supposes) {
+                let told = crate::promises::IN_FILES.to_owned();
+                finding.causes.push(told);
+            }
+            finding.causes.retain(|cause| !supposes(cause));
         }
     }
 

@@ -353,7 +353,7 @@ impl Compose<'_> {
     }
 
     /// Whether a line that is kept is one that NCCL writes at level INFO.
-    fn logs_info(&self) -> bool {
+    pub(super) fn logs_info(&self) -> bool {
         let info = |line: &[u8]| memchr::memmem::find(line, b" NCCL INFO ").is_some();
         self.tally.seen.values().any(|seen| info(&seen.sample))
     }

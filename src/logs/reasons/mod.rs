@@ -403,6 +403,9 @@ pub(super) fn telling(finding: &SignatureFinding, signatures: &[Signature]) -> T
 /// The next step where NCCL logs enough.
 pub(super) const READ_WARNINGS: &str = "read the first `NCCL WARN` of each rank's log, and the lines with `->` of the same process: they name the call";
 
+/// The same where NCCL writes its lines into files of their own.
+pub(super) const READ_FILES: &str = "read the first `NCCL WARN` of the files that NCCL_DEBUG_FILE names, on every host: it names the reason";
+
 /// The cause of the one failure that the wording of a line names.
 pub(super) fn exact_cause(line: &str) -> Option<&'static str> {
     let (reason, kind) = of(line)?;
@@ -425,6 +428,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     let all = all.flat_map(|one| [one.cause, one.next]);
     all.chain([
         READ_WARNINGS,
+        READ_FILES,
         signals::HAS_STACK,
         signals::IN_CUDA,
         signals::IN_PSM2,
@@ -435,6 +439,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
         ADVICE_OF_NVSHMEM,
         crate::promises::NOT_HERE,
         crate::promises::IN_FIRST,
+        crate::promises::IN_FILES,
     ])
 }
 
