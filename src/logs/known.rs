@@ -93,6 +93,7 @@ impl KnownLines {
     /// The lines of a log in plain text that are known.
     pub fn of(catalogue: &SignatureCatalogue, log: &[u8]) -> Self {
         let log = markup::plain_text(log);
+        let log = super::terminal::whole_text(&log);
         let log = &*super::source::without_differences(&log);
         let lines: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
         let known = Search::new(catalogue, log, &lines).known();

@@ -67,6 +67,7 @@ mod source;
 mod stated;
 mod tally;
 mod telemetry;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -11,7 +11,7 @@ use super::scan::{ReadLines, Scanned, Stream, scan};
 use super::tally::Tally;
 use super::telemetry::{self, Telemetry};
 use super::time::Years;
-use super::{markup, own_events};
+use super::{markup, own_events, terminal};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -161,7 +161,8 @@ impl<'a> LogReader<'a> {
         let left_out = AtomicU64::new(0);
         let markup = AtomicU64::new(0);
         let lines = own_events::log_lines(source, &left_out);
-        let source = match lines.and_then(|lines| markup::plain(lines, &markup)) {
+        let lines = lines.and_then(|lines| markup::plain(lines, &markup));
+        let source = match lines.and_then(terminal::whole) {
             Ok(source) => source,
             Err(error) => {
                 self.in_part(file, error);

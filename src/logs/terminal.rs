@@ -1,0 +1,406 @@
+//! A log whose lines a terminal or a page cut at its width, within words: each goes on in the next line.
+//!
+//! The whole log shows that it is cut: no line is wider than the page, many have its very width, and what follows most
+//! of these begins within a word and not as the lines do that follow a short line. A table, a progress bar or a dump
+//! has lines of one width, which all begin alike. Such a log is read as it was written. The lines are joined where the
+//! first of them is, and the numbers of all others stay: empty lines are left behind.
+//!
+//! Not here: a single line that was wrapped at the end of a word (`wrapped`), and what a page puts before its lines
+//! (`markup`).
+#![forbid(unsafe_code)]
+
+use super::input::{Failing, LineSource, read_lines};
+use memchr::{memchr, memrchr};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io::{self, Cursor, Read};
+
+/// Bytes at the front of a log from which its width is told.
+const HEAD: usize = 16 * 1024;
+const PART: usize = 64 * 1024;
+/// Widths of terminals and pages.
+const WIDTHS: std::ops::RangeInclusive<usize> = 72..=132;
+/// Cuts of different places that a log must have.
+const CUTS_MIN: usize = 3;
+/// Characters by which a line may be shorter than the page that ends with its last word.
+const NEARLY: usize = 8;
+/// Most lines of which a line is joined.
+const LINES_MAX: usize = 12;
+/// Characters at the front of a line by which its form is told, and on both sides of a cut by which its place is.
+const FRONT: usize = 24;
+const BESIDE: usize = 8;
+
+/// How the lines of a log are cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Page {
+    width: usize,
+    /// The forms of lines that certainly begin as they were written: they follow a short one.
+    fronts: BTreeSet<Vec<u8>>,
+}
+
+impl Page {
+    /// The page of a log that begins so, if it is cut.
+    fn of(head: &[u8]) -> Option<Self> {
+        let head = match head.get(..HEAD) {
+            Some(front) => &front[..memrchr(b'\n', front)?],
+            None => head,
+        };
+        let widths = head.split(|byte| *byte == b'\n').map(width);
+        let width_of_all = widths.max().filter(|width| WIDTHS.contains(width))?;
+        let lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').map(text).collect();
+        let is_full = |line: &[u8]| width(line) == width_of_all;
+        let mut page = Self {
+            width: width_of_all,
+            fronts: BTreeSet::new(),
+        };
+        let mut before: &[u8] = b"";
+        for line in &lines {
+            if !is_full(before) && !line.is_empty() {
+                page.fronts.insert(front(line));
+            }
+            before = line;
+        }
+        let pairs = lines.iter().zip(lines.iter().skip(1));
+        let pairs = pairs.map(|(line, next)| (*line, *next));
+        let goes_on =
+            |(line, next): &(&[u8], &[u8])| front(line) != front(next) && !page.begins(next);
+        let full: Vec<(&[u8], &[u8])> = pairs.clone().filter(|(line, _)| is_full(line)).collect();
+        // Lines that end with their last word are not all of one width.
+        let nearly = width_of_all - NEARLY..width_of_all;
+        let nearly = pairs.filter(|(line, _)| nearly.contains(&width(line)));
+        let nearly = nearly.filter(goes_on).count();
+        let cuts: Vec<&(&[u8], &[u8])> = full.iter().filter(|pair| goes_on(pair)).collect();
+        let places = cuts.iter().map(|(line, next)| place(line, next));
+        let places: BTreeSet<Vec<u8>> = places.collect();
+        let is_cut = places.len() >= CUTS_MIN
+            && cuts.iter().any(|(line, next)| is_within_word(line, next))
+            && cuts.len() * 3 >= full.len() * 2
+            && nearly * 3 < cuts.len();
+        is_cut.then_some(page)
+    }
+
+    /// Whether a line begins as it was written.
+    fn begins(&self, line: &[u8]) -> bool {
+        let front = front(line);
+        let has_marks = front
+            .iter()
+            .any(|byte| !byte.is_ascii_alphanumeric() && *byte != b' ');
+        line.is_empty()
+            || line.starts_with(b"  ")
+            || line.starts_with(b"\t")
+            || has_marks && self.fronts.contains(&front)
+    }
+
+    /// Whether a line goes on in the next one.
+    fn goes_on(&self, line: &[u8], next: &[u8]) -> bool {
+        width(line) == self.width && !is_rule(line) && !self.begins(text(next))
+    }
+}
+
+/// A line without the end that a terminal writes.
+fn text(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The number of characters of a line.
+fn width(line: &[u8]) -> usize {
+    let begins = |byte: &&u8| **byte & 0xc0 != 0x80;
+    text(line).iter().filter(begins).count()
+}
+
+/// Whether a line is of one character.
+fn is_rule(line: &[u8]) -> bool {
+    text(line).windows(2).all(|pair| pair[0] == pair[1])
+}
+
+/// Whether a word begins in a line and ends in the next.
+fn is_within_word(line: &[u8], next: &[u8]) -> bool {
+    let is_of_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    is_of_word(line.last()) && is_of_word(next.first())
+}
+
+/// The form of the front of a line: a letter for each word, and a digit for each number.
+fn front(line: &[u8]) -> Vec<u8> {
+    form(&line[..line.len().min(FRONT)])
+}
+
+/// The form of what is on both sides of a cut.
+fn place(line: &[u8], next: &[u8]) -> Vec<u8> {
+    let before = &line[line.len().saturating_sub(BESIDE)..];
+    let behind = &next[..next.len().min(BESIDE)];
+    let digits = before.iter().chain(behind).map(|byte| match byte {
+        b'0'..=b'9' => b'0',
+        other => *other,
+    });
+    digits.collect()
+}
+
+fn form(text: &[u8]) -> Vec<u8> {
+    let kind = |byte: &u8| match byte {
+        b'0'..=b'9' => b'0',
+        byte if byte.is_ascii_alphabetic() => b'a',
+        other => *other,
+    };
+    let mut form: Vec<u8> = text.iter().map(kind).collect();
+    form.dedup();
+    form
+}
+
+/// A log as it was written; one that is not cut passes unchanged.
+pub(super) fn whole_text(log: &[u8]) -> Cow<'_, [u8]> {
+    let Some(page) = Page::of(log) else {
+        return Cow::Borrowed(log);
+    };
+    let mut whole = Whole::new(page);
+    let mut out = Vec::with_capacity(log.len());
+    let mut lines = log.split(|byte| *byte == b'\n').peekable();
+    while let Some(line) = lines.next() {
+        if lines.peek().is_some() || !line.is_empty() {
+            whole.take(line, lines.peek().is_some(), &mut out);
+        }
+    }
+    whole.end(&mut out);
+    Cow::Owned(out)
+}
+
+/// The same for a stream.
+///
+/// # Errors
+/// The source cannot be read.
+pub(super) fn whole<'a>(
+    mut source: impl Read + Send + 'a,
+) -> io::Result<Box<dyn Read + Send + 'a>> {
+    let mut head = Vec::with_capacity(HEAD);
+    let taken = source.by_ref().take(HEAD as u64).read_to_end(&mut head);
+    if let Err(error) = taken {
+        let failing = Failing(Some(error));
+        return Ok(Box::new(Cursor::new(head).chain(failing)));
+    }
+    let page = Page::of(&head);
+    let source = Cursor::new(head).chain(source);
+    Ok(match page {
+        Some(page) => Box::new(Lines {
+            source,
+            whole: Whole::new(page),
+            line: Vec::new(),
+            part: vec![0; PART],
+            out: Cursor::new(Vec::new()),
+        }),
+        None => Box::new(source),
+    })
+}
+
+/// The lines of a log that is cut, joined.
+struct Whole {
+    page: Page,
+    /// What is joined so far, the last of its lines, and their number.
+    joined: Vec<u8>,
+    last: Vec<u8>,
+    lines: usize,
+    /// Whether the last line has an end.
+    is_ended: bool,
+}
+
+impl Whole {
+    fn new(page: Page) -> Self {
+        Self {
+            page,
+            joined: Vec::new(),
+            last: Vec::new(),
+            lines: 0,
+            is_ended: true,
+        }
+    }
+
+    /// Takes a line, and passes what is before it if it begins another one.
+    fn take(&mut self, line: &[u8], is_ended: bool, out: &mut Vec<u8>) {
+        let goes_on = (1..LINES_MAX).contains(&self.lines) && self.page.goes_on(&self.last, line);
+        if goes_on {
+            self.joined.truncate(text(&self.joined).len());
+        } else {
+            self.end(out);
+        }
+        self.joined.extend_from_slice(line);
+        self.last.clear();
+        self.last.extend_from_slice(line);
+        self.lines += 1;
+        self.is_ended = is_ended;
+    }
+
+    /// Passes the lines that are joined.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.joined);
+        let ends = self.lines.saturating_sub(usize::from(!self.is_ended));
+        out.resize(out.len() + ends, b'\n');
+        self.lines = 0;
+    }
+}
+
+struct Lines<R> {
+    source: R,
+    whole: Whole,
+    /// The start of a line whose end has not come.
+    line: Vec<u8>,
+    part: Vec<u8>,
+    out: Cursor<Vec<u8>>,
+}
+
+impl<R: Read> LineSource for Lines<R> {
+    fn out(&mut self) -> &mut Cursor<Vec<u8>> {
+        &mut self.out
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        let size = self.source.read(&mut self.part)?;
+        let mut out = std::mem::take(&mut self.out).into_inner();
+        out.clear();
+        let mut rest = self.part.get(..size).unwrap_or_default();
+        while let Some(end) = memchr(b'\n', rest) {
+            self.line.extend_from_slice(&rest[..end]);
+            self.whole.take(&self.line, true, &mut out);
+            self.line.clear();
+            rest = &rest[end + 1..];
+        }
+        self.line.extend_from_slice(rest);
+        if size == 0 {
+            if !self.line.is_empty() {
+                self.whole.take(&self.line, false, &mut out);
+                self.line.clear();
+            }
+            self.whole.end(&mut out);
+        }
+        self.out = Cursor::new(out);
+        Ok(size > 0)
+    }
+}
+
+impl<R: Read> Read for Lines<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        read_lines(self, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    /// A log as a terminal of a width cuts it.
+    fn cut(log: &str, width: usize) -> String {
+        let mut text = String::new();
+        for line in log.lines() {
+            let letters: Vec<char> = line.chars().collect();
+            if letters.is_empty() {
+                text.push('\n');
+            }
+            for part in letters.chunks(width) {
+                text.extend(part);
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn log() -> String {
+        let mut log = String::new();
+        for rank in 0..4 {
+            let pid = 71 + rank;
+            writeln!(log, "node-a:{pid}:{pid} [{rank}] NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin instead of an external one, as none is there.").unwrap();
+            writeln!(
+                log,
+                "node-a:{pid}:{pid} [{rank}] NCCL INFO Using network IB"
+            )
+            .unwrap();
+            writeln!(log, "node-a:{pid}:{pid} [{rank}] NCCL INFO ncclCommInitRank comm 0x5581aa000000 rank {rank} nranks 4 cudaDev {rank} nvmlDev {rank} busId 1b000 commId 0x91be77d1c0aa3e10 - Init COMPLETE").unwrap();
+        }
+        log.push_str("epoch 0 | step     1 | loss 3.9900\n\n");
+        log.push_str("node-a:71:80 [0] transport/net_ib.cc:2133 NCCL WARN NET/IB: Got completion from peer 10.0.0.226<54862> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_RDMA_WRITE(0) reqSize=0 vendor_err=129 req_type=Send\n");
+        log
+    }
+
+    fn read(log: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        whole(log).unwrap().read_to_end(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_log_that_is_cut_is_read_as_it_was_written() {
+        for width in WIDTHS {
+            let log = log();
+            let text = cut(&log, width);
+            for (log, text) in [
+                (log.clone(), text.clone()),
+                (log.clone(), text.replace('\n', "\r\n")),
+            ] {
+                let whole = whole_text(text.as_bytes()).into_owned();
+                let whole = String::from_utf8(whole).unwrap();
+                assert_eq!(whole.lines().count(), text.lines().count());
+                let has = |line: &&str| whole.lines().any(|one| one == *line);
+                let lost: Vec<&str> = log.lines().filter(|line| !has(line)).collect();
+                assert_eq!(lost, [""; 0], "{width}: {whole}");
+                assert_eq!(read(text.as_bytes()), whole.as_bytes());
+                let open = text.trim_end();
+                assert_eq!(read(open.as_bytes()), whole_text(open.as_bytes()).as_ref());
+            }
+        }
+    }
+
+    #[test]
+    fn a_healthy_log_of_one_width_is_not_joined() {
+        let table: String = (3..40)
+            .map(|size| {
+                let size = 1_u64 << size;
+                format!("{size:>12} {size:>13}     float     sum      -1    19342   55.51  110.92      0    19201   55.92\n")
+            })
+            .collect();
+        let named: String = (0..40)
+            .map(|host| {
+                let host = format!("node-{host}");
+                format!("{host:<20} gpu0 ok gpu1 ok gpu2 ok gpu3 ok gpu4 ok gpu5 ok gpu6 ok gpu7 ok 400 Gbps up\n")
+            })
+            .collect();
+        let bars: String = (0..40)
+            .map(|step| {
+                format!(
+                    "Epoch {step:>3}: {:#<40} | {step:>3}/40 [00:07<00:01, 1.50it/s, loss 0.25]\n",
+                    ""
+                )
+            })
+            .collect();
+        let dump: String = (0..40)
+            .map(|line| {
+                format!(
+                    "{:08x}: 0000 1111 2222 3333 4444 5555 6666 7777 8888 9999 aaaa bbbb cccc\n",
+                    line * 32
+                )
+            })
+            .collect();
+        let rules = format!("{}\nresults\n", "-".repeat(80)).repeat(8);
+        let repeated = format!(
+            "{}\nsee the manual\n",
+            "node-a: a warning ".repeat(5).trim()
+        )
+        .repeat(8);
+        for log in [table, named, bars, dump, rules, repeated, log()] {
+            assert_eq!(Page::of(log.as_bytes()), None, "{log}");
+            assert_eq!(read(log.as_bytes()), log.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_begins_as_others_do_is_a_line_of_its_own() {
+        let log = format!(
+            "{}{}",
+            log(),
+            "node-a:71:71 [0] NCCL INFO a line of the very width of this page, no more no\nnode-a:71:71 [0] NCCL INFO b\n"
+        );
+        let text = cut(&log, 76);
+        let whole = whole_text(text.as_bytes()).into_owned();
+        assert!(
+            String::from_utf8(whole)
+                .unwrap()
+                .ends_with("no more no\nnode-a:71:71 [0] NCCL INFO b\n")
+        );
+    }
+}
