@@ -55,9 +55,13 @@ impl Compose<'_> {
             && ranks
                 .last()
                 .is_some_and(|last| u64::from(*last) + 1 == most);
-        // Lines with the id of a communicator tell more: they are not asked twice.
-        let has_ids = !self.tally.members.is_empty() || self.tally.claims.gpus().next().is_some();
-        let has_others = has_ids
+        // Where lines with the ids of communicators tell all ranks of each, they are not asked twice; where they tell of
+        // several, a rank may be of either.
+        let members = self.tally.members.values().map(|(_, of)| of.comm_id);
+        let begun = self.tally.claims.gpus().map(|(of, ..)| of.comm_id);
+        let ids: BTreeSet<u64> = members.chain(begun).collect();
+        let has_others = ids.len() > 1
+            || self.is_of_one_node()
             || !self.tally.nodes.is_empty()
             || self.tally.commands.has_other_jobs()
             || self.tally.fronts.has_several_nodes()
