@@ -432,6 +432,12 @@ fn a_benchmark_of_uccl_is_followed_from_its_start_to_its_end() {
         HarnessState::Failed,
     );
     check(
+        "UCCL P2P Benchmark - role: server\nWaiting for connection\n\
+            [Server]    256 B :   0.32 Gbps |   0.04 GB/s\nWaiting to accept incoming connection...\n",
+        "rates",
+        HarnessState::Finished,
+    );
+    check(
         "Waiting for all processes to start... (expecting 2 total)\n",
         "peer-not-met",
         HarnessState::Waits,
