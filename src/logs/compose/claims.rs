@@ -5,12 +5,15 @@ use super::ranking::is_later;
 use super::{Compose, shown};
 use crate::catalogue::Values;
 use crate::claims::{RankOfComm, RankOfJob};
+use crate::loggers::regex;
 use crate::reasons::NO_KERNEL;
 use crate::report::{LinePlace, SignatureFinding, UNFINISHED_NCCL_INIT};
 use crate::seen::Place;
 use crate::signature::{Role, Severity};
 use crate::tally::Speaker;
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// The finding on ranks that are jobs of their own.
 pub(crate) const RANKS_ALONE: &str = "ranks-alone";
@@ -19,6 +22,10 @@ const BUILD_WITH_MPI: &str = "build nccl-tests with `make MPI=1` and the MPI of 
 
 /// NCCL's own finding on two ranks of one GPU, whose texts serve here too.
 const DUPLICATE_GPU: &str = "duplicate-gpu";
+/// The ranks and the GPU in the line of NCCL.
+static PAIR: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"rank (?P<first>\d+) and rank (?P<second>\d+) both on CUDA device (?P<device>[\da-f]+)")
+});
 /// Lines behind which ranks that share a GPU are meant to: its parts have one PCI address.
 const OF_PARTS: [&str; 2] = ["mig-device", "mig-visible"];
 /// A line of a job whose ranks have met.
@@ -64,6 +71,49 @@ impl Compose<'_> {
         });
         let (host, bus, first, second) = found?;
         self.on_one_gpu(&host, bus, first, second)
+    }
+
+    /// Names the other pairs of ranks that share a GPU, and the host, where all are of one.
+    pub(super) fn tell_of_pairs(&self, findings: &mut [SignatureFinding]) {
+        let is_it = |one: &&mut SignatureFinding| one.signature == DUPLICATE_GPU;
+        let Some(finding) = findings.iter_mut().find(is_it) else {
+            return;
+        };
+        let signatures = self.catalogue.signatures.iter().zip(0_u32..);
+        let numbers = signatures.filter(|(one, _)| one.name == DUPLICATE_GPU);
+        let numbers: BTreeSet<u32> = numbers.map(|(_, number)| number).collect();
+        let seen = self.tally.seen.iter();
+        let seen = seen.filter(|((number, _), _)| numbers.contains(number));
+        let (mut pairs, mut hosts) = (BTreeMap::new(), BTreeSet::new());
+        for ((_, speaker), lines) in seen {
+            hosts.insert(self.named_host(*speaker));
+            if let Some(found) = PAIR.captures(&lines.sample) {
+                let mut ranks = [shown(&found["first"]), shown(&found["second"])];
+                ranks.sort_by_key(|rank| (rank.len(), rank.clone()));
+                pairs.insert(ranks, shown(&found["device"]));
+            }
+        }
+        if let Some(found) = PAIR.captures(finding.sample.as_bytes()) {
+            let [first, second] = ["first", "second"].map(|name| shown(&found[name]));
+            pairs.remove(&[first.clone(), second.clone()]);
+            pairs.remove(&[second, first]);
+        }
+        let others = pairs
+            .iter()
+            .take(NAMED_MAX)
+            .map(|([first, second], device)| {
+                format!("; ranks {first} and {second} use the same GPU (PCI {device})")
+            });
+        let others: String = others.collect();
+        let (head, facts) = match finding.meaning.split_once("; ") {
+            Some((head, facts)) => (head, format!("; {facts}")),
+            None => (finding.meaning.as_str(), String::new()),
+        };
+        finding.meaning = format!("{head}{others}{facts}");
+        let hosts: Vec<Option<String>> = hosts.into_iter().collect();
+        if let [Some(host)] = hosts.as_slice() {
+            super::hosts::add(finding, host);
+        }
     }
 
     fn on_one_gpu(

@@ -51,6 +51,18 @@ pub(super) fn short(host: &str) -> &str {
     host.split('.').next().unwrap_or(host)
 }
 
+/// Names hosts in the sentence of a finding, alone or behind its other facts.
+pub(super) fn add(finding: &mut SignatureFinding, hosts: &str) {
+    let last = finding.meaning.rsplit("; ").next();
+    let is_of_facts = last.is_some_and(|part| part.starts_with(NAMED));
+    let before = if is_of_facts {
+        ", "
+    } else {
+        "; the log names "
+    };
+    finding.meaning = format!("{}{before}host {hosts}", finding.meaning);
+}
+
 impl Compose<'_> {
     /// Names the host of the first finding, if only other lines do.
     pub(super) fn name_host(&self, findings: &mut [SignatureFinding]) {
@@ -74,14 +86,7 @@ impl Compose<'_> {
         };
         let names: Vec<String> = hosts.iter().filter(|one| !is_named(one)).cloned().collect();
         if !names.is_empty() && names.len() <= OWN_MAX {
-            let is_of_facts = first.meaning.rsplit("; ").next();
-            let is_of_facts = is_of_facts.is_some_and(|part| part.starts_with(NAMED));
-            let before = if is_of_facts {
-                ", "
-            } else {
-                "; the log names "
-            };
-            first.meaning = format!("{}{before}host {}", first.meaning, names.join(" and "));
+            add(first, &names.join(" and "));
         }
     }
 
