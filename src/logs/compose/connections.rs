@@ -37,6 +37,49 @@ pub(super) fn tell_of_one_host(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// How the causes of a connection that failed begin that are of one error, and words of that.
+const OF_ERRORS: [(&str, &[&str]); 4] = [
+    ("refused:", &["refused"]),
+    ("timed out:", &["timed out"]),
+    ("no route:", &["no route", "unreachable"]),
+    ("aborted:", &["abort"]),
+];
+/// Addresses and interfaces that no other host reaches, and the word of a cause that is of them.
+const OF_ONE_LINK: [(&str, &str); 5] = [
+    ("fe80:", "fe80::"),
+    ("fe80:", "veth"),
+    (" veth", "veth"),
+    (" docker", "veth"),
+    (" virbr", "veth"),
+];
+
+/// Puts the causes first that the error and the addresses of a connection that failed speak of, and drops those of other
+/// errors.
+pub(super) fn tell_of_addresses(findings: &mut [SignatureFinding]) {
+    let of_sockets = |one: &&mut SignatureFinding| one.signature.starts_with("socket-connect-");
+    for finding in findings.iter_mut().filter(of_sockets) {
+        let said = finding.sample.to_ascii_lowercase();
+        let is_said = |(_, words): &&(&str, &[&str])| words.iter().any(|word| said.contains(word));
+        if let Some((own, _)) = OF_ERRORS.iter().find(is_said)
+            && finding.causes.iter().any(|cause| cause.starts_with(own))
+        {
+            let is_other = |cause: &String| {
+                let mut heads = OF_ERRORS.iter().map(|(head, _)| head);
+                heads.any(|head| head != own && cause.starts_with(head))
+            };
+            finding.causes.retain(|cause| !is_other(cause));
+        }
+        let of_link = OF_ONE_LINK.iter().find_map(|(sign, word)| {
+            let is_it = |cause: &String| cause.contains(word);
+            let is_named = finding.meaning.contains(sign);
+            is_named.then(|| finding.causes.iter().position(is_it))?
+        });
+        if let Some(of_link) = of_link {
+            finding.causes[..=of_link].rotate_right(1);
+        }
+    }
+}
+
 /// NCCL's line on a connection that it tries again, and how many make a peer that does not listen.
 const RETRYING: &str = "tcpx-connect-retrying";
 const RETRIES_MIN: u64 = 3;
@@ -46,6 +89,10 @@ static ITSELF: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r" peer <?(?:localhost|127\.[\d.]+|::1)\b"));
 const BY_HOST: &str = "the peer is this process itself: its one rank connects to its own listener over the loopback interface, so nothing of another process ended; a firewall or security software of the host closes such connections, or a limit on open files or memory is reached";
 const LOOK_AT_HOST: &str = "look at the rules for the interface `lo` (`iptables -S`, `nft list ruleset`), at security software and at `ulimit -n`; set NCCL_SOCKET_IFNAME to another interface";
+
+/// The same where a connection to the host itself fails.
+const OWN_ADDRESS: &str = "all ranks of the job are on this host, so the address is its own: that of an alias, of one link only or of an interface that went down, or security software of the host closes such connections";
+const USE_OTHER_INTERFACE: &str = "set NCCL_SOCKET_IFNAME=lo, or to another interface of the host that has an address (`ip -br address`); look at the firewall and at security software of the host";
 
 impl Compose<'_> {
     /// Makes a finding of connections that were refused until their process gave up, where the log names no other cause:
@@ -83,6 +130,18 @@ impl Compose<'_> {
             ..one
         });
         report.findings.extend(refused);
+    }
+
+    /// Names the host's own address where all ranks that could not connect are on one host.
+    pub(super) fn tell_of_own_address(&self, findings: &mut [SignatureFinding]) {
+        let is_it = |one: &&mut SignatureFinding| one.signature == "socket-connect-failed";
+        if self.one_host().is_none() {
+            return;
+        }
+        for finding in findings.iter_mut().filter(is_it) {
+            finding.causes.insert(0, OWN_ADDRESS.to_owned());
+            finding.next_step = Some(USE_OTHER_INTERFACE.to_owned());
+        }
     }
 
     /// Names the host where the one rank of a job loses a connection to itself.

@@ -307,12 +307,13 @@ pub(super) fn nics(line: &[u8], is_of_socket: bool) -> Option<String> {
         .then(|| nics.join(" and "))
 }
 
-static SOCKETS: LazyLock<Regex> = LazyLock::new(|| regex(r"Using \[0\](?P<nic>[^\s<]+)"));
+static SOCKETS: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:Using | )\[\d+\](?P<nic>[^\s<]+)"));
 
-/// The interface of a process's line on its sockets, which is that of its bootstrap too.
+/// The interfaces of a process's line on its sockets, of which the first is that of its bootstrap too.
 pub(super) fn socket_nic(line: &[u8]) -> Option<String> {
-    let found = SOCKETS.captures(line)?;
-    Some(format!("this node uses {}", super::shown(&found["nic"])))
+    let nics = SOCKETS.captures_iter(line).take(OF_KIND_MAX);
+    let nics: Vec<String> = nics.map(|found| super::shown(&found["nic"])).collect();
+    (!nics.is_empty()).then(|| format!("this node uses {}", nics.join(" and ")))
 }
 
 /// The value that a command beside the lines gives a variable: `NCCL_SOCKET_IFNAME=eth1 python train.py`.

@@ -309,6 +309,8 @@ impl Compose<'_> {
         self.tell_of_group(&mut report.findings);
         self.tell_of_fallback(&mut report.findings);
         connections::tell_of_one_host(&mut report.findings);
+        connections::tell_of_addresses(&mut report.findings);
+        self.tell_of_own_address(&mut report.findings);
         self.tell_of_pairs(&mut report.findings);
         self.tell_of_refusals(report);
         self.tell_of_loopback(&mut report.findings);

@@ -482,7 +482,7 @@ impl Compose<'_> {
 
     /// Why the whole job is on one host, if a table of its ranks or its command says so, and no process of NCCL is of
     /// another.
-    fn one_host(&self) -> Option<String> {
+    pub(super) fn one_host(&self) -> Option<String> {
         let (ranks, why) = match self.tally.claims.listed_hosts() {
             Some((hosts, ranks)) => {
                 let named: Vec<String> = hosts
