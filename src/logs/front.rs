@@ -23,6 +23,9 @@ const VALUE_BYTES: usize = 64;
 /// The variable that keeps NCCL from InfiniBand.
 const IB_DISABLE: &str = "NCCL_IB_DISABLE";
 
+/// Words of nccl-tests where the GPUs have less memory than its largest size needs.
+pub(super) const REDUCED: &[u8] = b" due to memory limitation";
+
 const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 pub(super) const UCC_UCX: &str = "UCC UCX";
 /// A program's own calls of libibverbs.
@@ -438,6 +441,8 @@ pub(super) struct Fronts {
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
     has_several_nodes: bool,
     level: Level,
+    /// Whether nccl-tests lowered its largest size, as the GPUs have no more memory.
+    has_reduced_size: bool,
     /// Whether NCCL writes its lines into files of their own.
     has_debug_file: bool,
 }
@@ -461,6 +466,7 @@ impl Fronts {
             .captures_iter(front)
             .any(|found| is_of_several(&found));
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
+        self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
             self.level = Level::Info;
         }
@@ -557,6 +563,11 @@ impl Fronts {
         self.level
     }
 
+    /// Whether nccl-tests lowered its largest size.
+    pub(super) fn has_reduced_size(&self) -> bool {
+        self.has_reduced_size
+    }
+
     /// Whether a command or an environment has NCCL write its lines into files of their own.
     pub(super) fn has_debug_file(&self) -> bool {
         self.has_debug_file && self.level != Level::Unknown
@@ -573,6 +584,7 @@ impl Fronts {
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
         self.has_debug_file |= other.has_debug_file;
+        self.has_reduced_size |= other.has_reduced_size;
         self.level = self.level.max(other.level);
         for (name, values) in other.values {
             values.iter().for_each(|value| self.set(&name, value));

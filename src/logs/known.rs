@@ -43,7 +43,8 @@ const ROW_WORD_MAX: usize = 8;
 /// Length of a rule, at least.
 const RULE_MIN: usize = 8;
 /// What is in every line of the NVIDIA driver in the kernel's log, and what Python and Ray write around tracebacks.
-const OF_ITSELF: [&str; 11] = [
+const OF_ITSELF: [&str; 12] = [
+    " due to memory limitation",
     "selected yalla best",
     ", switch to ATL/OFI",
     ": is_single_node",

@@ -320,6 +320,7 @@ impl Compose<'_> {
         tell_of_launchers(&mut report.findings);
         tell_of_lost_settings(&mut report.findings);
         self.know_level(&mut report.findings);
+        self.tell_of_reduced_size(&mut report.findings);
         self.know_process(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         self.tell_of_nearby(&mut report.findings);

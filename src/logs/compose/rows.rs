@@ -12,6 +12,11 @@ const SUM: &str = "nccl-tests-wrong";
 const WRONG_ROWS: &str = "nccl-tests-wrong-rows";
 const FALLS: &str = "nccl-tests-bandwidth-falls";
 
+/// Words of a call of NCCL in which CUDA failed, without CUDA's reason.
+const UNHANDLED: &str = "unhandled cuda error";
+const NO_MEMORY: &str = "nearly all memory of a GPU is in use: nccl-tests lowered its largest size to what its own buffers can have, and what NCCL or CUDA allocates did not fit beside them";
+const SMALLER: &str = "run it again with half of the largest size (`-e`), and look with `nvidia-smi` for other programs on the GPUs; if it fails too, the first `NCCL WARN` of every rank names the CUDA error";
+
 impl Compose<'_> {
     /// Findings on files with rows that have wrong values, where no sum below the table tells it. That is given the first
     /// row.
@@ -73,6 +78,20 @@ impl Compose<'_> {
             ..self.of_row(file, &fall.to)
         });
         falls.collect()
+    }
+
+    /// Names the memory of the GPUs first where nccl-tests lowered its largest size and a call of CUDA failed behind that.
+    pub(super) fn tell_of_reduced_size(&self, findings: &mut [SignatureFinding]) {
+        let is_it = |one: &&mut SignatureFinding| {
+            one.severity < Severity::Warning && one.sample.contains(UNHANDLED)
+        };
+        if !self.tally.fronts.has_reduced_size() {
+            return;
+        }
+        for finding in findings.iter_mut().filter(is_it) {
+            finding.causes.insert(0, NO_MEMORY.to_owned());
+            finding.next_step = Some(SMALLER.to_owned());
+        }
     }
 
     /// A finding at a row; what it means is to be added.
