@@ -313,13 +313,14 @@ const VARIABLES: [(&str, &str, Asks); 28] = [
         Asks::Fixed("TCPX"),
     ),
     ("NCCL", "NCCL_GPUDIRECTTCPX_CTRL_DEV", Asks::Fixed("TCPX")),
-    ("NCCL", IB_DISABLE, Asks::IfZero(IB)),
     ("NCCL", "NCCL_IB_HCA", Asks::Fixed(IB)),
     ("NCCL", "NCCL_IB_GID_INDEX", Asks::Fixed(IB)),
     ("NCCL", "NCCL_IB_TC", Asks::Fixed(IB)),
     ("NCCL", "NCCL_IB_QPS_PER_CONNECTION", Asks::Fixed(IB)),
     ("NCCL", "NCCL_IB_PCI_RELAXED_ORDERING", Asks::Fixed(IB)),
     ("NCCL", "NCCL_IB_ADAPTIVE_ROUTING", Asks::Fixed(IB)),
+    // Its default: another variable tells more.
+    ("NCCL", IB_DISABLE, Asks::IfZero(IB)),
     ("NCCL", "FI_PROVIDER", Asks::Value("libfabric's provider")),
     (
         "NCCL",
@@ -764,7 +765,7 @@ mod tests {
         );
         check(
             "  NCCL_IB_DISABLE: 0\n  NCCL_IB_HCA: mlx5_0\n",
-            &["InfiniBand or RoCE (NCCL_IB_DISABLE)"],
+            &["InfiniBand or RoCE (NCCL_IB_HCA)"],
         );
         check(
             "NCCL_IB_DISABLE=1 NCCL_IB_HCA=mlx5_0 python train.py\n",
