@@ -93,7 +93,8 @@ impl Page {
 
     /// Whether a line goes on in the next one.
     fn goes_on(&self, line: &[u8], next: &[u8]) -> bool {
-        width(line) == self.width && !is_rule(line) && !self.begins(text(next))
+        let is_full = width(line) == self.width && width(next) <= self.width;
+        is_full && !is_rule(line) && !self.begins(text(next))
     }
 }
 
@@ -183,6 +184,7 @@ pub(super) fn whole<'a>(
             source,
             whole: Whole::new(page),
             line: Vec::new(),
+            is_long: false,
             part: vec![0; PART],
             out: Cursor::new(Vec::new()),
         }),
@@ -241,6 +243,8 @@ struct Lines<R> {
     whole: Whole,
     /// The start of a line whose end has not come.
     line: Vec<u8>,
+    /// Whether the line is longer than a part: it is of no page, and passes at once.
+    is_long: bool,
     part: Vec<u8>,
     out: Cursor<Vec<u8>>,
 }
@@ -256,12 +260,25 @@ impl<R: Read> LineSource for Lines<R> {
         out.clear();
         let mut rest = self.part.get(..size).unwrap_or_default();
         while let Some(end) = memchr(b'\n', rest) {
-            self.line.extend_from_slice(&rest[..end]);
-            self.whole.take(&self.line, true, &mut out);
-            self.line.clear();
+            if std::mem::take(&mut self.is_long) {
+                out.extend_from_slice(&rest[..=end]);
+            } else {
+                self.line.extend_from_slice(&rest[..end]);
+                self.whole.take(&self.line, true, &mut out);
+                self.line.clear();
+            }
             rest = &rest[end + 1..];
         }
-        self.line.extend_from_slice(rest);
+        if !self.is_long && self.line.len() + rest.len() > PART {
+            self.is_long = true;
+            self.whole.end(&mut out);
+            out.append(&mut self.line);
+        }
+        if self.is_long {
+            out.extend_from_slice(rest);
+        } else {
+            self.line.extend_from_slice(rest);
+        }
         if size == 0 {
             if !self.line.is_empty() {
                 self.whole.take(&self.line, false, &mut out);
@@ -402,5 +419,16 @@ mod tests {
                 .unwrap()
                 .ends_with("no more no\nnode-a:71:71 [0] NCCL INFO b\n")
         );
+    }
+
+    #[test]
+    fn a_line_longer_than_a_part_passes_and_is_not_kept() {
+        let long = "x".repeat(3 * PART);
+        for behind in [format!("{long}\nb\n"), long.clone()] {
+            let text = format!("{}{behind}", cut(&log(), 76));
+            let whole = read(text.as_bytes());
+            assert!(whole.ends_with(behind.as_bytes()));
+            assert_eq!(whole, whole_text(text.as_bytes()).as_ref());
+        }
     }
 }
