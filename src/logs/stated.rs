@@ -99,6 +99,14 @@ static INSTEAD: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// What failed, and what the same line says is tried in its place: `Failed to dlopen libnvidia-ml.so.  Trying
+/// libnvidia-ml.so.1`. To try again is another matter.
+static OTHERWISE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)\b(?:failed|(?:could |can)not|unable) to [^;:!]*?['\x22)]*(?:[.,;:!]+ +| -+ | and | so )(?:so |we |then |now |will |is )*try(?:ing)? (?:the|an|another|other|next|default|instead|with|without|\S*\w[./_-]\S*\w)(?:\s|[.,;:!]|$)",
+    )
+});
+
 /// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
 static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -155,9 +163,10 @@ pub(super) fn stated_at_any(line: &[u8]) -> Option<&[u8]> {
     is_stated.then(|| line.trim_ascii())
 }
 
-/// Whether a line tells that something is not there, that its program goes on, and of no other failure.
+/// Whether a line tells that something is not there or failed, what its program does instead, and of no other failure.
 pub(super) fn goes_without(line: &[u8]) -> bool {
-    INSTEAD.find(line).is_some_and(|found| {
+    let found = INSTEAD.find(line).or_else(|| OTHERWISE.find(line));
+    found.is_some_and(|found| {
         let (before, behind) = (&line[..found.start()], &line[found.end()..]);
         ![before, behind].iter().any(|part| WORDS.is_match(part))
     })
@@ -487,10 +496,14 @@ mod tests {
             "cache.bin: No such file or directory, so it will be created",
             "config.yaml not found in /app - using defaults",
             "Could not find a checkpoint in /ckpt; starting from iteration 0",
+            "Failed to dlopen libnvidia-ml.so.  Trying libnvidia-ml.so.1",
+            "unable to reach the mirror at 10.0.1.25, now trying another one",
         ] {
             check(went_on, false);
         }
         check("Snapshot not found. Exiting", true);
+        check("Failed to connect to node-b, trying again", true);
+        check("Failed to open liba.so. Trying liba.so.1 failed", true);
         check("model.bin not found, aborting", true);
         check("libnccl.so not found. Using the bundled one failed", true);
         check("Failed to start: a.json not found, using defaults", true);

@@ -310,7 +310,7 @@ fn found_in(line: &str) -> Found {
         None => line.as_bytes(),
     };
     let found = reason_in(stated).filter(|(_, kind)| !matches!(kind, Kind::Vague));
-    // The marker of NCCL's lines is no word of theirs.
+    // What a library writes in front of its lines is no word of theirs.
     let found = found.or_else(|| vague_in(message(stated)));
     match &found {
         // The number of an error tells more than words that programs use alike.
@@ -321,10 +321,15 @@ fn found_in(line: &str) -> Found {
     }
 }
 
-/// The message of a line of NCCL; other lines whole.
+/// The message of a line of NCCL or of libfabric; other lines whole.
 fn message(line: &[u8]) -> &[u8] {
-    let marker = memchr::memmem::rfind(line, b"NCCL WARN ");
-    marker.map_or(line, |at| &line[at + b"NCCL WARN ".len()..])
+    let behind = |marker: &[u8]| {
+        let at = memchr::memmem::rfind(line, marker)?;
+        Some(&line[at + marker.len()..])
+    };
+    let of_libfabric =
+        || behind(b"<warn> ").filter(|_| memchr::memmem::find(line, b"libfabric:").is_some());
+    behind(b"NCCL WARN ").or_else(of_libfabric).unwrap_or(line)
 }
 
 /// The reason in the words of a text that tell only what kind of call failed.
@@ -624,6 +629,14 @@ mod tests {
             true,
         );
         check("failed to load the model", false);
+    }
+
+    #[test]
+    fn the_library_in_front_of_a_line_is_no_word_of_it() {
+        let cause = |line: &str| of(line).map_or("", |(reason, _)| reason.cause);
+        let front = "libfabric:71:1795162444::core:core:hook_init():192<warn>";
+        assert!(!cause(&format!("{front} the hook failed!")).contains("RDMA"));
+        assert!(cause(&format!("{front} the NIC failed!")).contains("RDMA"));
     }
 
     #[test]
