@@ -10,15 +10,17 @@ use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^ *\d+ +0x[0-9a-f]{8,} (?P<function5>[A-Za-z][\w:]{2,80})\(.*\) \+ \d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$|^\s*File .<unknown>., line 0, in (?P<function6>[A-Za-z_][\w:~]{2,80})",
+        r"(?:^|[\s\]])(?P<library>[\w./+-]*\w)\((?P<function>[A-Za-z]\w+)\+0x[0-9a-f]+\)|^frame #\d+: (?P<function2>[\w:]{3,80})\b.* in (?P<library2>\S+\.so[\w.]*)\)|^ *\d+ +0x[0-9a-f]{8,} (?P<function3>[A-Za-z][\w:]{2,80})\(.*\)  (?P<source>\S+):\d+$|^ *\d+ +0x[0-9a-f]{8,} (?P<function5>[A-Za-z][\w:]{2,80})\(.*\) \+ \d+$|^- (?P<function4>[A-Za-z][\w:]{2,80})(?:<[\w, ]*>)?\(\)(?: in (?P<source2>\S+):\d+)?$|^[>\s]*File .(?:<unknown>|(?P<source3>[^\x22]+\.(?:cc?|cpp|cxx|cuh?|h|hpp|S))).,? line (?P<line>\d+), in (?P<function6>[A-Za-z_][\w:~]{2,80})",
     )
 });
+/// What stands behind the source in a frame with `File`.
+const OF_FILE: &[u8] = b"\", line ";
 /// What UCX writes for the source of a function that it does not find.
 const NO_SOURCE: &str = "???";
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"sigreturn|sigaction|native_thread_routine|^(?:_*gsignal|raise|abort|killpg|_*pthread_kill\w*|_*clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
+        r"sigreturn|sigaction|native_thread_routine|^(?:_*gsignal|(?:__GI_)?(?:raise|abort)|killpg|_*(?:GI_+)?pthread_kill\w*|_*clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
     )
 });
 /// Calls of a library's interface.
@@ -40,9 +42,11 @@ const OF_SYSTEM: [&str; 6] = [
 ];
 
 pub(super) const CUDA_DRIVER: &str = "CUDA's driver";
+const CUDA_RUNTIME: &str = "the CUDA runtime";
+const OF_CUDA: [&str; 2] = [CUDA_DRIVER, CUDA_RUNTIME];
 /// Whose functions begin so, where a frame has no library.
 const LIBRARIES: [(&str, &str); 22] = [
-    ("cuda", "the CUDA runtime"),
+    ("cuda", CUDA_RUNTIME),
     ("cu", CUDA_DRIVER),
     ("nvml", "NVML"),
     ("hip", "HIP"),
@@ -98,7 +102,7 @@ fn thread_function<'a>(lines: impl Iterator<Item = &'a Vec<u8>>) -> Option<(Stri
     let mut last = None;
     for line in lines {
         let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
-        let may_be_frame = has(b"0x") || has(b"\"<unknown>\", line 0, in ");
+        let may_be_frame = has(b"0x") || has(OF_FILE);
         if may_be_frame && BEGINS_THREAD.is_match(line) {
             return last;
         }
@@ -121,7 +125,7 @@ static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
-    let may_be = line.starts_with(b"- ") || has(b"0x") || has(b"\"<unknown>\", line 0, in ");
+    let may_be = line.starts_with(b"- ") || has(b"0x") || has(OF_FILE);
     may_be && (FRAME.is_match(line) || NAMELESS.is_match(line))
 }
 
@@ -139,7 +143,19 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Vec<
             .find(|(function, _)| names.is_match(function.as_bytes()))
     };
     let mut told: Vec<&(String, String)> = frames.first().into_iter().collect();
-    for other in [first(&TRANSPORT), first(&INTERFACE)].into_iter().flatten() {
+    // Below a call of CUDA, the place in NCCL that made it tells more.
+    let is_of_cuda = told.first().is_some_and(|(function, _)| {
+        library_of(function).is_some_and(|library| OF_CUDA.contains(&library))
+    });
+    let of_nccl = || {
+        let mut frames = frames.iter();
+        frames.find(|(function, _)| function.starts_with("nccl"))
+    };
+    let caller = is_of_cuda.then(of_nccl).flatten();
+    for other in [caller, first(&TRANSPORT), first(&INTERFACE)]
+        .into_iter()
+        .flatten()
+    {
         if !told.iter().any(|(function, _)| *function == other.0) {
             told.push(other);
         }
@@ -225,8 +241,13 @@ fn frame(line: &[u8]) -> Option<(String, String)> {
         "function5",
         "function6",
     ])?;
-    let library = part(&["library", "library2", "source", "source2"]).unwrap_or_default();
-    let library = library.rsplit('/').next()?.to_owned();
+    let library = part(&["library", "library2", "source", "source2", "source3"]);
+    let library = library.unwrap_or_default();
+    let library = library.rsplit('/').next()?;
+    let library = match part(&["line"]).filter(|_| !library.is_empty()) {
+        Some(line) => format!("{library}:{line}"),
+        None => library.to_owned(),
+    };
     (!OTHERS.is_match(function.as_bytes())).then_some((function, library))
 }
 
@@ -290,6 +311,21 @@ mod tests {
                 "cuEventQuery (CUDA's driver)",
                 "uct_cuda_base_iface_event_fd_arm (UCX)",
                 "the thread of nixlUcxSharedThread::run (NIXL)",
+            ],
+        );
+        check(
+            &[
+                r#">   File "./nptl/pthread_kill.c", line 89, in __GI___pthread_kill"#,
+                r#">   File "../sysdeps/posix/raise.c", line 26, in __GI_raise"#,
+                r#">   File "./signal/libc_sigaction.c", line 0, in 0x00007a2c31a4532f"#,
+                r#">   File "<unknown>", line 0, in cuMemCreate"#,
+                r#">   File "misc/cudawrap.cc", line 92, in ncclCuMemHostEnable()"#,
+                r#">   File "/build/nccl/src/init.cc", line 1852, in ncclCommInitRank"#,
+                r#"  File "train.py", line 7, in main"#,
+            ],
+            &[
+                "cuMemCreate (CUDA's driver)",
+                "ncclCuMemHostEnable (cudawrap.cc:92)",
             ],
         );
         check(

@@ -338,6 +338,8 @@ pub(super) fn crashes(line: &[u8]) -> bool {
     static WORDS: LazyLock<AnyOf> = LazyLock::new(|| {
         AnyOf::new(&[
             "egmentation fault",
+            "egfault encountered",
+            "Process received signal",
             "Caught signal ",
             "Bus error",
             "SIGABRT",
