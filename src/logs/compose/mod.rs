@@ -126,6 +126,17 @@ const NICS_USED: &str = "nccl-ib-used";
 const SOCKETS_USED: &str = "nccl-socket-fallback";
 /// Calls of NCCL's network that failed, one for each level.
 const NET_CHAIN: &str = "nccl-net-propagated";
+/// Sources in which NCCL tries what the machine may not have, those in which threads that wait for a peer end as a
+/// process does, and the code of a call that is still in progress.
+const NO_FAILURES: [&str; 7] = [
+    "net.cc:",
+    "transport/net",
+    "wrap.cc:",
+    "plugin/",
+    "socket.cc:",
+    "proxy.cc:",
+    "-> 7",
+];
 /// Ray's line on the disk to which it spills objects.
 const RAY_DISK_FULL: &str = "ray-disk-full";
 /// NCCL's source of channels over any network.
@@ -599,13 +610,19 @@ impl Compose<'_> {
     }
 
     /// Whether calls that failed while NCCL made its channels, of which nothing else tells, are of communicators that did
-    /// not come up: the log ends with them, and none was complete before. Calls of one network may be probes. The same
+    /// not come up: the log ends with them, and none was complete before. Calls of one network may be probes. Calls that
+    /// failed one in another, and with which the log ends, are NCCL's own return to the program. The same
     /// of a full disk of Ray, whose jobs go on until they need it.
     fn is_last_failure(&self, finding: &SignatureFinding) -> bool {
+        // Where NCCL tries something, it logs one call.
+        let is_chain = finding.signature == ranking::CALL_CHAIN
+            && finding.count > 1
+            && !NO_FAILURES.iter().any(|of| finding.sample.contains(of));
         let is_of_channels = finding.signature == NET_CHAIN
             && finding.sample.contains(OF_CHANNELS)
             && self.tally.init_complete.is_empty();
-        (is_of_channels || finding.signature == RAY_DISK_FULL) && self.has_ended(&finding.last)
+        (is_chain || is_of_channels || finding.signature == RAY_DISK_FULL)
+            && self.has_ended(&finding.last)
     }
 
     /// Whether each process with these lines logged later that what they report was got over.
