@@ -299,6 +299,15 @@ enum Asks {
 
 const IB: &str = "InfiniBand or RoCE";
 const SOCKETS: &str = "sockets instead of InfiniBand";
+const PROVIDER: &str = "libfabric's provider";
+/// Paths, names of hosts and lines of the plugin on AWS.
+const OF_AWS: [&[u8]; 5] = [
+    b"/opt/amazon/",
+    b".ec2.internal",
+    b".compute.internal",
+    b"Configuring AWS-specific options",
+    b"NET/OFI Running on p",
+];
 
 /// Variables that ask for a network, the strongest first of those of one program, which is before its variables: empty
 /// where the value names it.
@@ -321,7 +330,7 @@ const VARIABLES: [(&str, &str, Asks); 28] = [
     ("NCCL", "NCCL_IB_ADAPTIVE_ROUTING", Asks::Fixed(IB)),
     // Its default: another variable tells more.
     ("NCCL", IB_DISABLE, Asks::IfZero(IB)),
-    ("NCCL", "FI_PROVIDER", Asks::Value("libfabric's provider")),
+    ("NCCL", "FI_PROVIDER", Asks::Value(PROVIDER)),
     (
         "NCCL",
         "FI_EFA_USE_DEVICE_RDMA",
@@ -439,6 +448,8 @@ pub(super) struct Fronts {
     values: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// Whether a script of Google's gIB runs.
     has_gib_scripts: bool,
+    /// Whether AWS's libraries or instances are named.
+    is_of_aws: bool,
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
     has_several_nodes: bool,
     level: Level,
@@ -466,6 +477,9 @@ impl Fronts {
         self.has_several_nodes |= COUNTS
             .captures_iter(front)
             .any(|found| is_of_several(&found));
+        self.is_of_aws |= OF_AWS
+            .iter()
+            .any(|word| memchr::memmem::find(front, word).is_some());
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
@@ -582,6 +596,7 @@ impl Fronts {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
+        self.is_of_aws |= other.is_of_aws;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
         self.has_debug_file |= other.has_debug_file;
@@ -603,6 +618,16 @@ impl Fronts {
         let is_other = |name: &str| ["Mooncake TCP", "Mooncake EFA"].contains(&name);
         let has_other = all.clone().any(is_other);
         all.filter(move |name| !has_other || *name != MOONCAKE_RDMA)
+    }
+
+    /// Whether a setting asks for EFA, or none for another provider where AWS's libraries or instances are named.
+    pub(super) fn expects_efa(&self, of_nccl: impl Fn(&str) -> Option<String>) -> bool {
+        let asked = self.asked(of_nccl);
+        let mut of_provider = asked.iter().filter(|one| one.what.contains(PROVIDER));
+        match of_provider.next() {
+            Some(first) => first.what.contains("efa"),
+            None => self.is_of_aws,
+        }
     }
 
     /// What is asked for, with the values of variables that lines of NCCL name, each once.
@@ -829,6 +854,22 @@ mod tests {
             "NCCL_IB_HCA=$HCA\n",
         ] {
             check(none, &[]);
+        }
+    }
+
+    #[test]
+    fn efa_is_expected_where_it_is_asked_for_or_on_aws() {
+        for (log, expected) in [
+            ("/opt/amazon/openmpi/bin/mpirun -np 16 ./a\n", true),
+            ("FI_PROVIDER=efa ./a\n", true),
+            ("FI_EFA_USE_DEVICE_RDMA=1 ./a\n", true),
+            (
+                "/opt/amazon/openmpi/bin/mpirun -x FI_PROVIDER=tcp ./a\n",
+                false,
+            ),
+            ("mpirun -np 16 ./a\n", false),
+        ] {
+            assert_eq!(fronts(log).expects_efa(|_| None), expected, "{log}");
         }
     }
 

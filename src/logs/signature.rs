@@ -78,6 +78,8 @@ pub enum Need {
     SeveralNodes,
     /// No network that came up.
     NoNetwork,
+    /// A setting that asks for EFA, or AWS's libraries and instances.
+    EfaExpected,
     /// Any other finding.
     OtherFindings,
     /// A process that initialized no communicator after these lines, of a job on several nodes.

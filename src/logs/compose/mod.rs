@@ -691,7 +691,9 @@ impl Compose<'_> {
         let names_tcpx = |text: &str| text.to_ascii_lowercase().contains("tcpx");
         let settings = report.settings.iter();
         let several = |nodes: &u32| *nodes > 1;
+        let fronts = &self.tally.fronts;
         Context {
+            efa_expected: fronts.expects_efa(|name| self.set_value(name)),
             tcpx_expected: report
                 .transport
                 .named
@@ -1582,6 +1584,7 @@ fn by_reason<'a>(signature: &Signature, mut parts: Vec<Part<'a>>) -> Vec<Vec<Par
 /// What a log shows beside the lines of a signature.
 struct Context {
     tcpx_expected: bool,
+    efa_expected: bool,
     several_nodes: bool,
     has_network: bool,
 }
@@ -1590,6 +1593,7 @@ impl Context {
     fn has(&self, need: Need) -> bool {
         match need {
             Need::TcpxExpected => self.tcpx_expected,
+            Need::EfaExpected => self.efa_expected,
             Need::SeveralNodes => self.several_nodes,
             Need::NoNetwork => !self.has_network,
             // These are decided where all lines are known.
