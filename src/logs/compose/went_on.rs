@@ -56,6 +56,11 @@ impl Compose<'_> {
         }
         let is_told = |one: &mut SignatureFinding| self.is_got_over(one);
         let mut told: Vec<SignatureFinding> = report.seen.extract_if(.., is_told).collect();
+        let is_marked = |one: &mut SignatureFinding| {
+            self.signature(&one.signature)
+                .is_some_and(|its| its.got_over)
+        };
+        told.extend(report.benign.extract_if(.., is_marked));
         told.sort_by_key(|one| (one.first.file.clone(), one.first.line));
         let networks = self.networks();
         // A channel of a network is one between nodes.
