@@ -52,8 +52,9 @@ const CACHE_MAX: usize = 64 << 10;
 /// any cache holds, because most say that two words are near each other.
 static WORDS: LazyLock<Regexes> = LazyLock::new(|| {
     Regexes::new(all().map(|(reason, kind)| match kind {
-        Kind::Source => format!("(?-i){}\\d+ (?:NCCL WARN |-> [1-9]\\b)", reason.words),
-        Kind::Use => format!("(?-i){}\\d+ NCCL WARN ", reason.words),
+        // NCCL before 2.3 writes `WARN` alone.
+        Kind::Source => format!("(?-i){}\\d+ (?:(?:NCCL )?WARN |-> [1-9]\\b)", reason.words),
+        Kind::Use => format!("(?-i){}\\d+ (?:NCCL )?WARN ", reason.words),
         _ => reason.words.to_owned(),
     }))
 });
@@ -556,6 +557,10 @@ mod tests {
             Some("multicast"),
         );
         check("node-a:7:7 [1] NCCL INFO group.cc:409 -> 1", None);
+        check(
+            "node-a:7:7 [0] transport/p2p.cu:526 WARN failed to open CUDA IPC handle : 11 invalid argument",
+            Some("cannot access each other"),
+        );
     }
 
     #[test]
