@@ -7,6 +7,7 @@
 use super::loggers::regex;
 use super::seen::Around;
 use super::traceback::{WITHIN, begins, ends, is_within, joins, writer};
+use super::word::has;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -53,37 +54,55 @@ pub(super) fn opens(line: &[u8], around: Around<'_>) -> bool {
 pub(super) fn is_got_over(around: Around<'_>) -> bool {
     let own = around.block.get(around.start..around.end);
     let writer = writer(own.unwrap_or_default());
-    let above = around.block.get(..around.start).unwrap_or_default();
     let below = around.block.get(around.end + 1..).unwrap_or_default();
     let is_of_writer = |line: &&[u8]| match writer {
         b"" => self::writer(line).is_empty(),
         writer => line.starts_with(writer),
     };
-    let above = &above[above.len().saturating_sub(WITHIN)..];
-    let above = above.strip_suffix(b"\n").unwrap_or(above);
-    let above = above.rsplit(|byte| *byte == b'\n').filter(is_of_writer);
     let below = &below[..below.len().min(WITHIN)];
     let below = below.split(|byte| *byte == b'\n').filter(is_of_writer);
-    match says_above(above, writer) {
-        Some(says_above) => says_above || says_behind(below, writer),
+    match line_above(around) {
+        Some(above) => says(above) || says_behind(below, writer),
         None => false,
     }
 }
 
-/// Whether the line above a traceback, or the one that opens it, says so; nothing if no traceback is above.
-fn says_above<'a>(above: impl Iterator<Item = &'a [u8]>, writer: &[u8]) -> Option<bool> {
+/// Whether a line is the last of a traceback of what Python itself called and whose exceptions stop nothing, such as a
+/// destructor.
+pub(super) fn is_ignored(around: Around<'_>) -> bool {
+    line_above(around).is_some_and(ignores)
+}
+
+/// Whether a line is the one with which Python begins an exception that it ignores.
+pub(super) fn ignores(line: &[u8]) -> bool {
+    has!(line, b"Exception ignored ")
+}
+
+/// The line above a traceback of which a line is the last, or the front of the one that opens it where that says that
+/// the program goes on; nothing if no traceback is above.
+fn line_above(around: Around<'_>) -> Option<&[u8]> {
+    let own = around.block.get(around.start..around.end);
+    let writer = writer(own.unwrap_or_default());
+    let is_of_writer = |line: &&[u8]| match writer {
+        b"" => self::writer(line).is_empty(),
+        writer => line.starts_with(writer),
+    };
+    let above = around.block.get(..around.start).unwrap_or_default();
+    let above = &above[above.len().saturating_sub(WITHIN)..];
+    let above = above.strip_suffix(b"\n").unwrap_or(above);
+    let above = above.rsplit(|byte| *byte == b'\n').filter(is_of_writer);
     let mut is_open = false;
     for line in above {
         if !is_open && begins(line) {
             let opening = memchr::memmem::find(line, b"Traceback").unwrap_or_default();
             if says(&line[..opening]) {
-                return Some(true);
+                return Some(&line[..opening]);
             }
             is_open = true;
         } else if is_empty(line, writer) {
             // Around what joins two exceptions.
         } else if is_open && !joins(line) {
-            return Some(says(line));
+            return Some(line);
         } else if is_open {
             // The exception for which this one was raised has a traceback of its own.
             is_open = false;
@@ -91,7 +110,7 @@ fn says_above<'a>(above: impl Iterator<Item = &'a [u8]>, writer: &[u8]) -> Optio
             return None;
         }
     }
-    is_open.then_some(false)
+    is_open.then_some(b"")
 }
 
 /// Whether the line behind an exception, and behind those that were raised for it, says so.

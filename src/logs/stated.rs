@@ -158,6 +158,7 @@ pub(super) fn stated_at_any(line: &[u8]) -> Option<&[u8]> {
     });
     let is_stated = (sentences.any(states) || RAISED.is_match(front))
         && !goes_without(front)
+        && !super::got_over::ignores(front)
         && !OTHER_LINES.is_match(front)
         && !HEADING.is_match(front);
     is_stated.then(|| line.trim_ascii())
@@ -501,6 +502,10 @@ mod tests {
         ] {
             check(went_on, false);
         }
+        check(
+            "Exception ignored in: <function Pool.__del__ at 0x7f>",
+            false,
+        );
         check("Snapshot not found. Exiting", true);
         check("Failed to connect to node-b, trying again", true);
         check("Failed to open liba.so. Trying liba.so.1 failed", true);

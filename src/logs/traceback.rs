@@ -145,6 +145,8 @@ pub(super) struct Traceback {
     path: Option<Vec<u8>>,
     /// Whether the program says beside it that it got over it.
     pub is_got_over: bool,
+    /// Whether Python ignored it.
+    pub is_ignored: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +196,7 @@ impl Traceback {
             rest: rest(text, below).or_else(|| more(text, below)),
             path: path_before(text, above),
             is_got_over: super::got_over::is_got_over(around),
+            is_ignored: super::got_over::is_ignored(around),
         }
     }
 

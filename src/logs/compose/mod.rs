@@ -239,6 +239,17 @@ impl Compose<'_> {
                 Severity::Benign => report.benign.push(finding),
                 _ if harmless => report.benign.push(finding),
                 _ if is_got_over => {
+                    let is_ignored = parts.iter().all(|(_, seen, _)| {
+                        let traceback = seen.traceback.as_deref();
+                        traceback.is_some_and(|one| one.is_ignored)
+                    });
+                    if is_ignored {
+                        report.seen.push(SignatureFinding {
+                            severity: Severity::Info,
+                            ..finding
+                        });
+                        continue;
+                    }
                     let is_last = parts
                         .iter()
                         .any(|(speaker, seen, _)| self.is_end_of(*speaker, seen));
