@@ -135,6 +135,8 @@ pub(super) struct OpenTraceback {
     pub head: LastLine,
     /// The place of its last frame.
     pub frame: String,
+    /// The call of CUDA or of a library for collectives in the code of that frame.
+    pub call: Option<String>,
     /// The number of its last line, if it is torn only where no other line is behind that.
     last: Option<u64>,
 }
@@ -256,9 +258,12 @@ impl Ends {
             if let Some(open) = tracebacks.get_mut(writer) {
                 open.last = open.last.map(|_| number);
                 match &frame {
-                    Some(frame) => open.frame.clone_from(frame),
+                    Some(frame) => {
+                        open.frame.clone_from(frame);
+                        open.call = None;
+                    }
                     None if !traceback::is_within(raw, writer) => _ = tracebacks.remove(writer),
-                    None => {}
+                    None => open.call = open.call.take().or_else(|| traceback::call_in(line)),
                 }
             }
             let is_of_open = boxed.line(number, line) || tracebacks.contains_key(writer);
@@ -283,6 +288,7 @@ impl Ends {
                         speaker,
                         head: LastLine::new((place, record.time_us(years)), line, line),
                         frame: frame.unwrap_or_default(),
+                        call: None,
                         last: is_logged.then_some(number),
                     };
                     tracebacks.insert(writer, open);
@@ -301,6 +307,7 @@ impl Ends {
                 speaker,
                 head,
                 frame,
+                call: None,
                 last: Some(last),
             });
         let open = tracebacks.into_values().chain(of_box);

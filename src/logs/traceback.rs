@@ -87,6 +87,19 @@ static CHECK: LazyLock<Regex> = LazyLock::new(|| super::loggers::regex(r"(?i-u:c
 static CALL: LazyLock<Regex> =
     LazyLock::new(|| super::loggers::regex(r"^(?:nccl|hccl|rccl|cu|cuda|hip|nvshmem)[A-Z]\w+$"));
 
+/// A call of CUDA or of a library for collectives in a line of code.
+static CALLS: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?:^|[^A-Za-z0-9])(?P<call>(?:nccl|hccl|rccl|cu|cuda|hip|nvshmem)[A-Z]\w+)\(",
+    )
+});
+
+/// The first such call in a line of code.
+pub(super) fn call_in(line: &[u8]) -> Option<String> {
+    let found = CALLS.captures(line)?;
+    Some(super::compose::shown(&found["call"]))
+}
+
 /// Whether a line begins with the marks that Python writes below a frame: another rank's line cut a traceback off.
 pub(super) fn cuts(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();

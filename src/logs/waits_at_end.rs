@@ -288,22 +288,31 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
         None => "the program".to_owned(),
     };
     let frame = &open.frame;
+    let call = open.call.as_ref();
+    let calls = call.map_or(String::new(), |call| TORN_CALL.replace("{word}", call));
+    let of_call = call.map(|call| CALL_FAILED.replace("{word}", call));
+    let finding = stall(
+        TRACEBACK_TORN,
+        &["the program was killed as it wrote its traceback, or the log was cut here"],
+        "read the log of that process to its end: its last line names the exception; what the last frame does tells where it was raised",
+    );
     SignatureFinding {
         severity: Severity::Error,
         processes: vec![compose.name(open.speaker)],
         first: place.clone(),
         last: place,
         meaning: format!(
-            "{who} raised an exception whose text is torn off: the log ends within its traceback, behind {frame}"
+            "{who} raised an exception whose text is torn off: the log ends within its traceback, behind {frame}{calls}"
         ),
         sample: shown(&open.head.text),
-        ..stall(
-            TRACEBACK_TORN,
-            &["the program was killed as it wrote its traceback, or the log was cut here"],
-            "read the log of that process to its end: its last line names the exception; what the last frame does tells where it was raised",
-        )
+        causes: of_call.into_iter().chain(finding.causes).collect(),
+        ..finding
     }
 }
+
+/// What the last frame of a torn traceback calls, and what that tells.
+const TORN_CALL: &str = "; its code calls {word}";
+const CALL_FAILED: &str = "{word} failed or was interrupted: why is in the exception's text, which is torn off, or in a line with WARN of the library before it";
 
 /// A finding on a program that a person stopped, or whose stack a person took, because it did not go on.
 fn stopped_by_hand(compose: &Compose<'_>, file: u32, by_hand: &ByHand) -> Option<SignatureFinding> {
