@@ -251,7 +251,8 @@ static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words of a line on a library that is not there, or that could be used and need not be.
-const ABSENT: [&[u8]; 13] = [
+const ABSENT: [&[u8]; 14] = [
+    b"init failed for transport",
     b" is available",
     b" imported",
     b"No module named",
@@ -300,6 +301,8 @@ enum Asks {
 const IB: &str = "InfiniBand or RoCE";
 const SOCKETS: &str = "sockets instead of InfiniBand";
 const PROVIDER: &str = "libfabric's provider";
+/// NCCL's call that makes a communicator for each GPU of one process.
+const ALL_IN_ONE: &[u8] = b"ncclCommInitAll";
 /// Paths, names of hosts and lines of the plugin on AWS.
 const OF_AWS: [&[u8]; 5] = [
     b"/opt/amazon/",
@@ -448,6 +451,8 @@ pub(super) struct Fronts {
     values: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// Whether a script of Google's gIB runs.
     has_gib_scripts: bool,
+    /// Whether one process makes all communicators.
+    is_of_one_process: bool,
     /// Whether AWS's libraries or instances are named.
     is_of_aws: bool,
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
@@ -477,6 +482,7 @@ impl Fronts {
         self.has_several_nodes |= COUNTS
             .captures_iter(front)
             .any(|found| is_of_several(&found));
+        self.is_of_one_process |= memchr::memmem::find(front, ALL_IN_ONE).is_some();
         self.is_of_aws |= OF_AWS
             .iter()
             .any(|word| memchr::memmem::find(front, word).is_some());
@@ -596,6 +602,7 @@ impl Fronts {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
+        self.is_of_one_process |= other.is_of_one_process;
         self.is_of_aws |= other.is_of_aws;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
@@ -610,6 +617,11 @@ impl Fronts {
     /// Whether a command, an environment or a program counts several nodes.
     pub(super) fn has_several_nodes(&self) -> bool {
         self.has_several_nodes
+    }
+
+    /// Whether one process makes the communicators of all its GPUs, so that no other node takes part.
+    pub(super) fn is_of_one_process(&self) -> bool {
+        self.is_of_one_process && !self.has_several_nodes
     }
 
     /// The libraries that lines name.
@@ -874,6 +886,14 @@ mod tests {
     }
 
     #[test]
+    fn one_process_may_make_all_communicators() {
+        let text = "Using ncclCommInitAll() to create all communicators\n";
+        assert!(fronts(text).is_of_one_process());
+        assert!(!fronts(&format!("srun -l -N 2 ./a\n{text}")).is_of_one_process());
+        assert!(!fronts("ncclCommInitRank\n").is_of_one_process());
+    }
+
+    #[test]
     fn counts_of_nodes_and_ranks_tell_of_several_nodes() {
         for (log, expected) in [
             ("torchrun --nnodes=2 a.py\n", true),
@@ -900,6 +920,10 @@ mod tests {
         let topology = "transfer_engine_impl.cpp:274] Topology discovery complete. Found";
         let mooncake = "Mooncake over a network that no line names";
         check(&format!("{topology} 4 HCAs.\n"), Some(mooncake));
+        check(
+            "/build/nvshmem_src/src/host/transport/transport.cpp:nvshmemi_transport_init:282: init failed for transport: IBGDA\n",
+            None,
+        );
         check(
             "Topology discovery complete. Found 4 HCAs.\n",
             Some("Mooncake RDMA"),

@@ -42,6 +42,8 @@ static NET_VALUE: LazyLock<Regex> = LazyLock::new(|| {
 const OF_PEERS: &str = "peer access between GPUs of a node (P2P)";
 const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
+const IN_ONE_PROCESS: &str = "no line names a network; one process makes the communicators of all its GPUs (ncclCommInitAll), so peer access or shared memory moves the data";
+
 const IS_WITHIN: [&str; 2] = [OF_PEERS, OF_SHARED_MEMORY];
 
 /// Words of lines that tell of what moves data where no network is named.
@@ -240,6 +242,13 @@ impl Compose<'_> {
     fn lines_within(&self, proof: Option<Proof>) -> Option<String> {
         if proof.is_some() || !self.tried().is_empty() || self.tally.most_ranks == Some(1) {
             return None;
+        }
+        let (hosts, _) = self.processes();
+        if self.tally.fronts.is_of_one_process()
+            && hosts.len() <= 1
+            && self.asked(&BTreeMap::new()).is_empty()
+        {
+            return Some(IN_ONE_PROCESS.to_owned());
         }
         let of = self.others_named();
         let within: Vec<&str> = of
