@@ -31,7 +31,7 @@ static STOPS: LazyLock<Regex> = LazyLock::new(|| {
 /// A frame of gdb or pstack.
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^\s*#(?P<number>\d{1,3}) +(?:0x[0-9a-f]+ in )?(?P<function>[A-Za-z_][\w:~]*)(?:<[^()]{0,80}>)?(?:::[\w~]+)? ?\(",
+        r"^\s*#(?P<number>\d{1,3}) +(?:0x[0-9a-f]+ in )?(?P<function>[A-Za-z_][\w:~]*|\?\?)(?:<[^()]{0,80}>)?(?:::[\w~]+)? ?\(",
     )
 });
 /// A frame with its place in a source: `#0  0x00007f33a2f5a33c in pathDistance (links=...) at graph/topo.cc:618`.
@@ -48,6 +48,20 @@ static CRASH: LazyLock<Regex> = LazyLock::new(|| {
         r"\bSIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM)\b|signal handler called|Segmentation fault|core dumped|^\s*#\d+ +(?:0x[0-9a-f]+ in )?(?:raise|abort|__pthread_kill\w*|__GI_(?:raise|abort)|__assert_fail\w*) ",
     )
 });
+
+/// The thread that a signal ended, and the one whose stack follows.
+static CRASHED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"^Thread (?P<thread>\d+) .*received signal SIG"#));
+static THREAD: LazyLock<Regex> = LazyLock::new(|| regex(r"^Thread (?P<thread>\d+) \(Thread 0x"));
+/// The innermost frame where a null pointer to a function was called.
+static NULL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*#0 +0x0+ in "));
+/// Innermost frames of which one may tell its place in a source.
+const INNER_MAX: usize = 3;
+
+/// Whether a line begins the stack of a thread, as gdb writes it.
+pub(super) fn begins_thread(line: &[u8]) -> bool {
+    THREAD.is_match(line)
+}
 
 /// Whether a line shows that a program was stopped, or is a frame of a debugger.
 pub(super) fn is_sign(line: &[u8]) -> bool {
@@ -77,11 +91,16 @@ pub(super) struct ByHand {
     last_row: u64,
     mark: Option<Line>,
     has_crashed: bool,
+    /// The thread that crashed, and the one of the frames.
+    crashed: Option<Vec<u8>>,
+    thread: Option<Vec<u8>>,
     frames: Vec<(u64, Vec<u8>)>,
     /// The line with which a benchmark was interrupted, and the size of its last row.
     pub interrupted: Option<(Line, u64)>,
     /// The innermost frame of the stack of a crash that tells its place in a source.
     pub crash: Option<String>,
+    /// Whether that was called from there: a null pointer to a function.
+    pub calls_null: bool,
     /// The line that shows a stack, and the functions of its frames.
     pub stack: Option<(Line, Vec<String>)>,
 }
@@ -125,6 +144,11 @@ impl ByHand {
         let frame = memchr::memchr(b'#', line).and_then(|_| FRAME.captures(line));
         let Some(frame) = frame else {
             self.end_of_stack();
+            if let Some(crashed) = CRASHED.captures(line) {
+                self.crashed = Some(crashed["thread"].to_vec());
+            } else if let Some(thread) = THREAD.captures(line) {
+                self.thread = Some(thread["thread"].to_vec());
+            }
             if MARK.is_match(line) {
                 self.mark = Some(Line::new(number, line));
             }
@@ -143,8 +167,13 @@ impl ByHand {
     /// Keeps the frames that were read last, if they are the first stack that tells where a process waits.
     pub(super) fn end_of_stack(&mut self) {
         let frames = std::mem::take(&mut self.frames);
-        if self.has_crashed && self.crash.is_none() {
-            let told = frames.first().and_then(|(_, frame)| SOURCE.captures(frame));
+        let is_of_other =
+            self.thread.is_some() && self.crashed.is_some() && self.thread != self.crashed;
+        if self.has_crashed && self.crash.is_none() && !is_of_other {
+            let mut inner = frames.iter().take(INNER_MAX);
+            let told = inner.find_map(|(_, frame)| SOURCE.captures(frame));
+            let first = frames.first().map_or(&b""[..], |(_, frame)| frame);
+            self.calls_null = told.is_some() && NULL.is_match(first);
             self.crash = told.map(|told| {
                 super::compose::shown(&[&told["function"], b" (", &told["source"], b")"].concat())
             });
@@ -209,6 +238,23 @@ mod tests {
         let osu =
             "# Size      Bandwidth (MB/s)\n524288 9.1\n1048576 9.2\n2097152 9.2\n4194304 9.2\n^C\n";
         check(osu, None);
+    }
+
+    #[test]
+    fn the_frame_of_a_crash_is_of_the_thread_that_crashed() {
+        let stack = |thread: u32, first: &str| {
+            format!(
+                "Thread {thread} (Thread 0x7ffd (LWP 6{thread})):\n{first}#1  0x7f in f (a=1) at b/f{thread}.cc:7\n\n"
+            )
+        };
+        let null = "#0  0x0000000000000000 in ?? ()\n";
+        let head = "Thread 9 \"a\" received signal SIGSEGV, Segmentation fault.\n";
+        let other = stack(10, "#0  wait () at c.S:56\n");
+        let found = read(&format!("{head}{other}{}{other}", stack(9, null)));
+        assert_eq!(found.crash.as_deref(), Some("f (b/f9.cc:7)"));
+        assert!(found.calls_null);
+        let found = read(&format!("{head}{other}"));
+        assert_eq!(found.crash, None);
     }
 
     #[test]

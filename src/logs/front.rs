@@ -202,7 +202,7 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
             " TL_UCP ",
         ],
     ),
-    (UCC_UCX, &["/libucc_tl_ucp.so("]),
+    (UCC_UCX, &["/libucc_tl_ucp.so(", "/src/components/tl/ucp/"]),
     (
         "MSCCL++ over a network that no line names",
         &[" MSCCLPP INFO ", " MSCCLPP WARN "],
@@ -213,6 +213,8 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
             "pml_ucx.c:",
             "osc_ucx_component.c:",
             "/libucp.so",
+            "/src/ucp/core/",
+            "/src/uct/base/",
             " UCX  WARN ",
             " UCX  INFO ",
             " UCX  ERROR ",

@@ -4,6 +4,7 @@
 use super::any_of::AnyOf;
 use super::below::{self, BelowText};
 use super::fields::Polls;
+use super::native_stack;
 use super::shape::record_at;
 use super::traceback::Traceback;
 use super::word::{after, has};
@@ -215,13 +216,28 @@ impl Around<'_> {
         let after = self.block.get(self.end..).unwrap_or_default();
         let after = &after[..after.len().min(STACK_WITHIN)];
         let lines = after.split(|byte| *byte == b'\n');
-        let lines = lines.filter(|line| !line.trim_ascii().is_empty() && line.starts_with(process));
+        let lines = lines.filter(|line| !line.trim_ascii().is_empty());
+        let mut own = lines.clone().filter(|line| line.starts_with(process));
+        // UCX's handler of signals writes the stack without a process where Open MPI's names one.
+        let has_frames = own.by_ref().take(STACK_LINES).any(native_stack::is_frame);
+        let is_of_process = move |line: &&[u8]| {
+            line.starts_with(process) || !has_frames && self::process(line).is_empty()
+        };
+        let lines = lines.filter(is_of_process);
         // UCX writes the source of an assertion before its stack.
         let is_above = |line: &&[u8]| !line.starts_with(b"==== backtrace");
         let has_head = lines.clone().take(STACK_LINES).any(|line| !is_above(&line));
         let lines = lines.skip_while(|line| has_head && is_above(line));
-        let stack = lines.take(STACK_LINES).map(near_line);
-        stack.chain(self.before(NEAR_LINES)).collect()
+        // A debugger writes one stack for each thread.
+        let mut threads = 0;
+        let is_of_first = |line: &&[u8]| {
+            threads += usize::from(super::by_hand::begins_thread(line));
+            threads < 2
+        };
+        let lines = lines.take(STACK_LINES).take_while(is_of_first);
+        let stack = lines.map(near_line);
+        let ahead = if has_frames { NEAR_LINES } else { OPENED_LINES };
+        stack.chain(self.before(ahead)).collect()
     }
 
     /// The lines before it, and the one behind it, as far as the block has them.

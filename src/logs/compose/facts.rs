@@ -453,6 +453,9 @@ fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
     }
 }
 
+/// What the innermost frame of a crash tells that is at address 0.
+const NULL_CALL: &str = "it called a function at address 0: a null pointer, as of a symbol of a library that was not found";
+
 impl super::Compose<'_> {
     /// Tells of a crash where it was by the stack that a debugger shows of it.
     pub(super) fn tell_of_stack(&self, findings: &mut [crate::report::SignatureFinding]) {
@@ -465,8 +468,12 @@ impl super::Compose<'_> {
             let crash = findings.find(|one| {
                 Some(&one.first.file) == name && one.severity == crate::signature::Severity::Fatal
             });
-            if let Some(crash) = crash.filter(|one| !one.meaning.contains(frame.as_str())) {
+            let Some(crash) = crash else { continue };
+            if !crash.meaning.contains(frame.as_str()) {
                 crash.meaning = format!("{}; the debugger's stack shows {frame}", crash.meaning);
+            }
+            if by_hand.calls_null {
+                crash.meaning = format!("{}; {NULL_CALL}", crash.meaning);
             }
         }
     }
@@ -551,7 +558,8 @@ mod tests {
 
     #[test]
     fn what_is_named_has_chinese() {
-        let text = "the log names GPU 3, eth2";
-        assert!(tcpx_run_model::chinese::chinese(text).is_some());
+        for text in ["the log names GPU 3, eth2", NULL_CALL] {
+            assert!(tcpx_run_model::chinese::chinese(text).is_some(), "{text}");
+        }
     }
 }
