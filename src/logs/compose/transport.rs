@@ -608,6 +608,7 @@ impl Compose<'_> {
     /// Where every process whose libfabric plugin failed chose another network behind it, the job goes on over that.
     pub(super) fn tell_of_fallback(&self, findings: &mut [SignatureFinding]) {
         let of_plugin = |one: &&mut SignatureFinding| one.signature.starts_with("ofi-");
+        let mut has_fallen_back = false;
         for finding in findings.iter_mut().filter(of_plugin) {
             let signatures = self.catalogue.signatures.iter();
             let mut its = signatures.filter(|one| one.name == finding.signature);
@@ -635,7 +636,28 @@ impl Compose<'_> {
                     "{}; NCCL chose {name} instead, so data between nodes go over that",
                     finding.meaning
                 );
+                has_fallen_back = true;
             }
+        }
+        if has_fallen_back {
+            self.restore_first(findings);
+        }
+    }
+
+    /// Where a plugin's failure, which NCCL got over, was all that failures followed, the first of them tells what failed.
+    fn restore_first(&self, findings: &mut [SignatureFinding]) {
+        let fails = |one: &SignatureFinding| one.severity < Severity::Warning;
+        let is_told = |one: &SignatureFinding| fails(one) && one.role != Role::Consequence;
+        if findings.iter().any(is_told) {
+            return;
+        }
+        let is_own = |one: &SignatureFinding| {
+            let its = Signature::named(&self.catalogue.signatures, &one.signature);
+            its.is_some_and(|its| its.role != Role::Consequence && !its.launcher)
+        };
+        let followed = findings.iter_mut().filter(|one| fails(one) && is_own(one));
+        if let Some(first) = followed.min_by(|one, other| one.first.cmp(&other.first)) {
+            first.role = Role::Cause;
         }
     }
 
