@@ -20,6 +20,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`ldconfig -p | grep libnvidia-ml` and `nvidia-smi` in the same container; NVIDIA's container toolkit adds it if NVIDIA_DRIVER_CAPABILITIES has `utility`",
     },
     Reason {
+        words: "multicast resources/slot ids are used|nvls*multicast memory*cuda error 2",
+        cause: "the NVSwitches have no multicast group left: other jobs of the machine, or communicators of this one, hold all of them, or ended processes did not give theirs back",
+        next: "end the other jobs on the machine, or restart nvidia-fabricmanager with no job on it, and keep fewer communicators open at once; NCCL_NVLS_ENABLE=0 goes without multicast",
+    },
+    Reason {
         words: "xml parse : expected",
         cause: "the file of NCCL_TOPO_FILE or NCCL_GRAPH_FILE is no XML, or is cut off",
         next: "look at the file with `head`: a link of Git LFS or a page of an error is no topology; unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and NCCL finds the topology itself",
