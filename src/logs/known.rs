@@ -327,6 +327,7 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
         || super::native_stack::is_frame(line)
         || super::by_hand::is_sign(line)
         || super::by_hand::begins_thread(line)
+        || super::compose::is_torn_report(line)
         || got_over::ignores(line)
         || shape::record_at(line, line.len()).0.has_level()
         || is_frame(line)

@@ -69,8 +69,12 @@ impl Compose<'_> {
         if wait.ranks.len() < 2 || report.findings.iter().any(is_cause) {
             return;
         }
-        let are_all =
-            self.not_waiting(&waits).is_empty() && self.tally.speakers.iter().all(waits_too);
+        // NCCL counts the ranks of its communicators.
+        let most = self.tally.most_ranks;
+        let are_counted = most.is_none_or(|ranks| ranks as usize <= wait.ranks.len());
+        let are_all = are_counted
+            && self.not_waiting(&waits).is_empty()
+            && self.tally.speakers.iter().all(waits_too);
         let mut timeouts = report.findings.iter_mut();
         let Some(timeout) = timeouts.find(|one| one.signature == TIMEOUT) else {
             return;

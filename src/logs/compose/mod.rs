@@ -42,7 +42,9 @@ use super::seen::{Place, SAMPLE_BYTES, SeenLines, SeenShape};
 use super::signature::{Fact, Need, Phase, Role, Severity, Signature};
 use super::tally::{Speaker, Tally, Wait};
 use super::time;
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// Processes that are named of a finding.
 const NAMED_MAX: usize = 64;
@@ -104,6 +106,19 @@ pub(super) fn tells_beside(line: &[u8]) -> bool {
         || nearby::tells_address(line)
 }
 
+/// The rank in the front of a line that PyTorch writes as its watchdog gives up.
+fn torn_report(line: &[u8]) -> Option<u32> {
+    let found = TORN_REPORT.captures(line)?;
+    let is_cut = OF_WATCHDOG.starts_with(&found["source"]);
+    let rank = str::from_utf8(&found["rank"]).ok()?.parse().ok();
+    rank.filter(|_| is_cut)
+}
+
+/// Whether a line is the front of one that PyTorch writes as its watchdog gives up.
+pub(super) fn is_torn_report(line: &[u8]) -> bool {
+    torn_report(line).is_some()
+}
+
 /// Text of a log as one line without control characters.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
@@ -144,6 +159,11 @@ const OF_CHANNELS: &str = "transport/net.c";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
+/// The front of a line of PyTorch's errors that is cut within its source, and the source of what its watchdog logs.
+static TORN_REPORT: LazyLock<Regex> = LazyLock::new(|| {
+    crate::loggers::regex(r"^\[rank(?P<rank>\d{1,6})\]:\[E\d+ [\d:.]+ (?P<source>[\w.:]+)\s*$")
+});
+const OF_WATCHDOG: &[u8] = b"ProcessGroupNCCL.cpp:";
 /// Its cause where ranks wait in others, and most ranks that are named of each.
 const OTHER_ORDER: &str = "the ranks do not call the same collectives in the same order: a branch, a batch or a number of steps differs between them";
 const WAITING_MAX: usize = 8;
@@ -1234,8 +1254,17 @@ impl Compose<'_> {
             of_file.values().all(|ranks| ranks.len() == 1) && processes <= of_file.len();
         let has_lines = |rank: &u32| of_file.values().any(|ranks| ranks.contains(rank));
         let others = (0..=last.min(RANKS_MAX)).filter(|rank| !waiting.contains(rank));
+        let torn = self.torn_reports();
         others
+            .filter(|rank| !torn.contains(rank))
             .filter(|rank| !are_of_one || has_lines(rank))
+            .collect()
+    }
+
+    /// The ranks whose last line is the front of one that PyTorch writes as it gives up: the log was cut there.
+    fn torn_reports(&self) -> BTreeSet<u32> {
+        let ends = self.tally.ends.iter();
+        ends.filter_map(|(.., end)| torn_report(&end.last.text))
             .collect()
     }
 
