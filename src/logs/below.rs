@@ -7,6 +7,7 @@
 use super::catalogue::{Values, compile};
 use super::seen::{Around, Place};
 use super::signature::Below;
+use super::traceback::writer;
 
 /// Lines of a text, its bytes, and texts that are kept of one signature and process.
 const LINES_MAX: usize = 64;
@@ -37,7 +38,13 @@ impl BelowText {
             let line = line.trim_ascii();
             line.is_empty() && !is_in_box || is_rule(line)
         };
+        // A launcher mixes what its processes write.
+        let own = around.block.get(around.start..around.end);
+        let own = writer(own.unwrap_or_default());
+        let is_its =
+            |line: &&[u8]| own.is_empty() || line.starts_with(own) || writer(line).is_empty();
         let lines = behind.split(|byte| *byte == b'\n').take(LINES_MAX);
+        let lines = lines.filter(is_its);
         let lines: Vec<&[u8]> = lines.take_while(|line| !ends(line)).collect();
         Self {
             place,
@@ -134,6 +141,12 @@ mod tests {
         assert_eq!(values.unwrap().fill("ranks {rank}"), "ranks 3, 5");
         assert!(text(1, "x\nat 5\n\nrank 7\n").values(&below()).is_none());
         assert!(text(1, "x\n").values(&below()).is_none());
+    }
+
+    #[test]
+    fn lines_of_another_process_are_no_part_of_a_text() {
+        let block = "(A pid=7) x\n(A pid=8) at 5\n(A pid=7) rank 7\n";
+        assert_eq!(text(1, block).text, b"(A pid=7) rank 7");
     }
 
     #[test]
