@@ -16,7 +16,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use tcpx_words::folders::user_config;
 
 const FILES: [(&str, &str); 20] = [
@@ -548,11 +548,31 @@ impl Values {
                 break;
             };
             filled.push_str(before);
-            filled.push_str(self.0.get(name).map_or("?", String::as_str));
+            let value = self.0.get(name).map_or("?", |value| of_one_writer(value));
+            if value.is_empty() && filled.ends_with(": ") {
+                // The line ends before what would tell why.
+                filled.truncate(filled.len() - ": ".len());
+            }
+            filled.push_str(value);
             rest = tail;
         }
         filled + rest
     }
+}
+
+/// The color of a launcher's prefix, whose escape a log may have lost: `[0;36m(Worker pid=71)`.
+static NEXT_WRITER: LazyLock<Regex> =
+    LazyLock::new(|| super::loggers::regex(r".\s*\[\d{1,2}(?:;\d{1,3})*m\("));
+
+/// What a value is up to where another process wrote into its line.
+fn of_one_writer(value: &str) -> &str {
+    let may_have = memchr::memmem::find(value.as_bytes(), b"m(").is_some();
+    let next = may_have
+        .then(|| NEXT_WRITER.find(value.as_bytes()))
+        .flatten();
+    let end =
+        next.and_then(|next| Some(next.start() + value[next.start()..].chars().next()?.len_utf8()));
+    end.and_then(|end| value.get(..end)).unwrap_or(value)
 }
 
 fn embedded() -> Result<Vec<Signature>, SignatureCatalogueError> {
