@@ -126,7 +126,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     },
     Reason {
         words: "custom_all_reduce.cuh|custom_all_reduce*error|custom allreduce*fail",
-        cause: "vLLM's own all-reduce cannot use the memory of the other GPUs: the GPUs have no access to each other, or the allocator's memory cannot be shared",
+        cause: "the program's own all-reduce (vLLM's, which SGLang has too) cannot use the memory of the other GPUs: the GPUs have no access to each other, or the allocator's memory cannot be shared",
         next: "start with `--disable-custom-all-reduce`; `nvidia-smi topo -p2p r` shows the access",
     },
     Reason {
