@@ -11,7 +11,7 @@ use super::any_of::AnyOf;
 use super::shape::{PREFIX_MAX, begins_as_nccl, site, speaker};
 use super::word::{find, has};
 use memchr::memmem::Finder;
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr2_iter, memrchr};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
@@ -48,6 +48,10 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
         r"|((?:^|\] )panic: .+|Error response from daemon: .+|thread '.*' panicked at .+|Exception in thread .+|(?:^|: )ERRO\[\d+\] .+|\] \[E\] .+)",
     ))
 });
+
+/// Words of which each such line has one.
+static EXCEPTION_WORDS: LazyLock<AnyOf> =
+    LazyLock::new(|| AnyOf::new(&["Error", "Exception", "panic", "ERRO[", "] [E] "]));
 
 /// A regex over bytes.
 pub(super) fn regex(text: &str) -> Regex {
@@ -95,7 +99,7 @@ pub(super) fn logged_error(line: &[u8]) -> Option<&[u8]> {
 
 fn error_of_any(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    let message = glog(line, |level| matches!(level, b'E' | b'F'))
+    let message = glog(line, ERRORS)
         .or_else(|| ray_error(line, front))
         .or_else(|| error_word(line, front))
         .or_else(|| xla_error(line, front))
@@ -135,20 +139,20 @@ impl<'a> Logged<'a> {
 
 fn logged_warning(line: &[u8]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
-    let message = glog(line, |level| level == b'W')?;
+    let message = glog(line, [b'W'; 2])?;
     let is_source = SOURCES_IN.iter().any(|source| source.find(front).is_some());
     let has_text = message.iter().any(u8::is_ascii_alphabetic);
     (is_source && has_text).then_some(message)
 }
 
-/// The message of a line of glog of such a level, as PyTorch writes it, after
+/// Levels of glog: of an error, and of one that ends the process.
+const ERRORS: [u8; 2] = [b'E', b'F'];
+
+/// The message of a line of glog of one of two levels, as PyTorch writes it, after
 /// `E1120 08:14:04.531042 140301 File.cpp:616] [Rank 3] `.
-fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
+fn glog(line: &[u8], levels: [u8; 2]) -> Option<&[u8]> {
     let front = &line[..line.len().min(PREFIX_MAX)];
     let is_header = |at: &usize| {
-        if !has_level(front[*at]) {
-            return false;
-        }
         let digits = front[at + 1..].iter();
         // PyTorch omits the leading zero of the month; glog may be told to write the year.
         let date = digits.take_while(|byte| byte.is_ascii_digit()).count();
@@ -156,7 +160,7 @@ fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
             && front.get(at + 1 + date) == Some(&b' ')
             && (*at == 0 || matches!(front[at - 1], b'[' | b' ' | b':'))
     };
-    let header = (0..front.len()).find(is_header)?;
+    let header = memchr2_iter(levels[0], levels[1], front).find(is_header)?;
     let end = header + find!(&front[header..], b"] ")?;
     site(&front[header..end])?;
     let mut message = &line[end + 2..];
@@ -172,7 +176,7 @@ fn glog(line: &[u8], has_level: impl Fn(u8) -> bool) -> Option<&[u8]> {
 
 /// Whether a line is one of glog at the level of an error, or of one that ends the process.
 pub(super) fn is_glog_error(line: &[u8]) -> bool {
-    glog(line, |level| matches!(level, b'E' | b'F')).is_some()
+    glog(line, ERRORS).is_some()
 }
 
 /// What follows `2026-11-20 08:14:04.531042: E external/xla/file.cc:97] ` or `[E file.cpp:97] `.
@@ -227,6 +231,9 @@ fn fields(line: &[u8]) -> Option<&[u8]> {
 
 /// An exception or a panic from its name on.
 fn exception(line: &[u8]) -> Option<&[u8]> {
+    if !EXCEPTION_WORDS.is_in(line) {
+        return None;
+    }
     let found = EXCEPTION.captures(&line[..line.len().min(FORM_MAX)])?;
     let found = found.get(1).or(found.get(2))?;
     Some(found.as_bytes().trim_ascii())
@@ -322,7 +329,7 @@ mod tests {
     #[test]
     fn an_error_of_glog_has_a_message() {
         let check = |line: &str, error: Option<&str>| {
-            let found = glog(line.as_bytes(), |level| level == b'E').map(String::from_utf8_lossy);
+            let found = glog(line.as_bytes(), [b'E'; 2]).map(String::from_utf8_lossy);
             assert_eq!(found.as_deref(), error, "{line}");
         };
         check(

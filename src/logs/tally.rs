@@ -15,6 +15,7 @@ use super::shape::Record;
 use super::stated::StatedLines;
 use super::time::Years;
 use super::torchrun::Commands;
+use super::word::{find, has};
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::collections::hash_map::Entry;
@@ -221,11 +222,13 @@ impl Tally {
 
     /// Looks for a channel by peer access or shared memory. Such lines are many, so that they have no signature.
     pub(super) fn see_local_channels(&mut self, block: &[u8]) {
-        let has = |words: &[u8]| memchr::memmem::find(block, words).is_some();
-        self.has_peer_channels = self.has_peer_channels || has(b" via P2P/");
-        self.has_node_nvlink = self.has_node_nvlink || has(b" via P2P/MNNVL");
-        self.has_shared_channels =
-            self.has_shared_channels || has(b" via SHM/") || has(b" via direct shared memory");
+        if let Some(first) = find!(block, b" via P2P/") {
+            self.has_peer_channels = true;
+            self.has_node_nvlink = self.has_node_nvlink || has!(&block[first..], b" via P2P/MNNVL");
+        }
+        self.has_shared_channels = self.has_shared_channels
+            || has!(block, b" via SHM/")
+            || has!(block, b" via direct shared memory");
     }
 
     pub(super) fn number(&mut self, speaker: Speaker) -> u32 {
