@@ -305,15 +305,6 @@ const SOCKETS: &str = "sockets instead of InfiniBand";
 const PROVIDER: &str = "libfabric's provider";
 /// NCCL's call that makes a communicator for each GPU of one process.
 const ALL_IN_ONE: &[u8] = b"ncclCommInitAll";
-/// Paths, names of hosts and lines of the plugin on AWS.
-const OF_AWS: [&[u8]; 5] = [
-    b"/opt/amazon/",
-    b".ec2.internal",
-    b".compute.internal",
-    b"Configuring AWS-specific options",
-    b"NET/OFI Running on p",
-];
-
 /// Variables that ask for a network, the strongest first of those of one program, which is before its variables: empty
 /// where the value names it.
 const VARIABLES: [(&str, &str, Asks); 28] = [
@@ -455,8 +446,6 @@ pub(super) struct Fronts {
     has_gib_scripts: bool,
     /// Whether one process makes all communicators.
     is_of_one_process: bool,
-    /// Whether AWS's libraries or instances are named.
-    is_of_aws: bool,
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
     has_several_nodes: bool,
     level: Level,
@@ -485,9 +474,6 @@ impl Fronts {
             .captures_iter(front)
             .any(|found| is_of_several(&found));
         self.is_of_one_process |= memchr::memmem::find(front, ALL_IN_ONE).is_some();
-        self.is_of_aws |= OF_AWS
-            .iter()
-            .any(|word| memchr::memmem::find(front, word).is_some());
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
@@ -605,7 +591,6 @@ impl Fronts {
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
         self.is_of_one_process |= other.is_of_one_process;
-        self.is_of_aws |= other.is_of_aws;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
         self.has_debug_file |= other.has_debug_file;
@@ -634,14 +619,13 @@ impl Fronts {
         all.filter(move |name| !has_other || *name != MOONCAKE_RDMA)
     }
 
-    /// Whether a setting asks for EFA, or none for another provider where AWS's libraries or instances are named.
+    /// Whether a setting asks for EFA. An instance of AWS may have none.
     pub(super) fn expects_efa(&self, of_nccl: impl Fn(&str) -> Option<String>) -> bool {
         let asked = self.asked(of_nccl);
         let mut of_provider = asked.iter().filter(|one| one.what.contains(PROVIDER));
-        match of_provider.next() {
-            Some(first) => first.what.contains("efa"),
-            None => self.is_of_aws,
-        }
+        of_provider
+            .next()
+            .is_some_and(|first| first.what.contains("efa"))
     }
 
     /// What is asked for, with the values of variables that lines of NCCL name, each once.
@@ -872,9 +856,9 @@ mod tests {
     }
 
     #[test]
-    fn efa_is_expected_where_it_is_asked_for_or_on_aws() {
+    fn efa_is_expected_where_it_is_asked_for() {
         for (log, expected) in [
-            ("/opt/amazon/openmpi/bin/mpirun -np 16 ./a\n", true),
+            ("/opt/amazon/openmpi/bin/mpirun -np 16 ./a\n", false),
             ("FI_PROVIDER=efa ./a\n", true),
             ("FI_EFA_USE_DEVICE_RDMA=1 ./a\n", true),
             (

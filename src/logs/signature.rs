@@ -78,7 +78,7 @@ pub enum Need {
     SeveralNodes,
     /// No network that came up.
     NoNetwork,
-    /// A setting that asks for EFA, or AWS's libraries and instances.
+    /// A setting that asks for EFA.
     EfaExpected,
     /// Any other finding.
     OtherFindings,
