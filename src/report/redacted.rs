@@ -141,6 +141,15 @@ pub fn redacted(mut story: Story, redactor: &mut Redactor) -> Story {
 /// Replaces the words of logs that are not known, in what is quoted of them.
 fn known_words(story: &mut Story, redactor: &mut Redactor) {
     let mut replace = |text: &mut String| *text = redactor.redact_foreign(text);
+    // What adopted files come to quotes them.
+    if story.state == StoryState::Adopted {
+        let head = story.reason.iter_mut().chain(&mut story.next_step);
+        head.for_each(&mut replace);
+        for found in &mut story.findings {
+            let facts = found.because.iter_mut().chain(&mut found.cannot_see);
+            facts.chain(&mut found.next_step).for_each(&mut replace);
+        }
+    }
     for found in &mut story.log {
         replace(&mut found.meaning);
         found.causes.iter_mut().for_each(&mut replace);

@@ -307,6 +307,39 @@ fn a_bundle_has_only_the_words_of_logs_that_are_known() {
 }
 
 #[test]
+fn what_an_adopted_log_comes_to_has_only_known_words() {
+    let run = tempfile::tempdir().expect("a folder");
+    let logs = run.path().join("logs");
+    std::fs::create_dir_all(&logs).expect("made");
+    let log = "[rank0]: Traceback (most recent call last):\n\
+        [rank0]:   File \"/srv/app/vexumoki.py\", line 3, in vexumoki_step\n\
+        [rank0]:     vexumoki_loss()\n\
+        [rank0]: RuntimeError: CUDA out of memory in vexumoki_model.py\n";
+    std::fs::write(logs.join("a.log"), log).expect("written");
+    let adopted = r#"{"files": [{"name": "logs/a.log", "from": "a.log"}]}"#;
+    std::fs::write(run.path().join("adopted.json"), adopted).expect("written");
+    std::fs::write(run.path().join("events.jsonl"), "").expect("written");
+    let files = RunFiles::open(run.path()).expect("a run");
+    let story = gather(&files);
+    assert!(
+        format!("{:?}", story.reason).contains("vexumoki"),
+        "{story:?}"
+    );
+    let (mut sent, mut outlet) = (Vec::new(), Outlet::redacting(Redactor::default()));
+    bundle(&files, &story, LogLines::Known, &mut outlet)
+        .write(&mut sent)
+        .expect("packed");
+    let place = run.path().join("sent.tar.gz");
+    std::fs::write(&place, sent).expect("written");
+    let sent = RunFiles::open(&place).expect("a bundle");
+    for name in sent.names() {
+        let bytes = sent.read(&name, 1 << 26).expect("read");
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("vexumoki"), "{name}: {text}");
+    }
+}
+
+#[test]
 fn the_words_of_a_scenario_are_replaced_in_every_file_of_a_bundle() {
     let run = tempfile::tempdir().expect("a folder");
     stalled(run.path(), &Names::default());
