@@ -47,6 +47,20 @@ const PUBLIC: [&str; 5] = [
 ];
 /// Folders of a training, with a number behind them.
 const NUMBERED: [&str; 5] = ["step", "global_step", "epoch", "iter", "rank"];
+/// Folders that have a folder for each user.
+const HOMES: [&str; 2] = ["home", "Users"];
+/// Folders of programs that users have in theirs.
+const OF_USERS: [&str; 9] = [
+    "anaconda3",
+    "conda",
+    "mambaforge",
+    "micromamba",
+    "miniconda3",
+    "miniforge3",
+    "openmpi",
+    "venv",
+    "virtualenvs",
+];
 /// End of the names of the programs of nccl-tests.
 const BENCHMARK: &str = "_perf";
 
@@ -146,10 +160,14 @@ pub(super) fn is_folder(before: &str, behind: &str, name: &str) -> bool {
         return false;
     }
     let is_common = |name: &str| STORAGE.contains(&name) || COMMON.contains(&name);
+    let is_of_user = first.is_some_and(|first| HOMES.contains(&first))
+        && parents.clone().count() == 2
+        && !OF_USERS.contains(&name)
+        && !name.split('-').take(1).any(is_of_program);
     let is_of_storage =
         first.is_none_or(|first| STORAGE.contains(&first)) && parents.all(is_common);
     is_joined(name)
-        || is_of_storage
+        || (is_of_storage || is_of_user)
             && name.len() >= LETTERS_MIN
             && !is_common(name)
             && (first.is_some() || behind.starts_with('/'))
@@ -202,6 +220,7 @@ mod tests {
             ),
             ("open /data/harbor/train.bin", "harbor"),
             ("/mnt/disks/harbor/x", "harbor"),
+            ("File \"/home/user0/harbor/train.py\"", "harbor"),
             ("--working-dir /harbor/x", "harbor"),
             ("https://wandb.ai/harbor/falcon", "harbor"),
             ("https://wandb.ai/harbor/falcon", "falcon"),
@@ -265,6 +284,8 @@ mod tests {
             "/opt/conda/lib/python3.10/site-packages/torch/distributed/c10d_logger.py",
             "/work/third_party/gloo/gloo/transport/tcp/pair.cc:534",
             "/workspace/nccl-tests/build/all_reduce_perf -b 8",
+            "/home/user0/miniconda3/lib/python3.10/ssl.py /home/user0/vllm/vllm/worker.py",
+            "/home/user0/Megatron-LM/megatron/training.py /Users/user0/train.py /home/user0/models/",
             "/scratch/checkpoints/train /v1/chat /data https://wandb.ai/site",
             "transport/net_ib.cc mlx5_0 x86_64 IBV_WC_RETRY_EXC_ERR CUDA_ERROR_LAUNCH_FAILED",
         ] {
