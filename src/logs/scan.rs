@@ -7,11 +7,15 @@
 //! Every thread keeps its own tally; the tallies are merged at the end of a file. Until
 //! then a line number consists of the number of the block and of the line in the block.
 //!
-//! CPU seconds for 256 MiB on a VM with two CPUs that other programs shared, medians of 5 interleaved
-//! runs, 2026-11-23, beside ripgrep 15.2.0 with the same 399 literals: 0.50 (0.70) if 1 % of the lines
-//! match, 1.00 (1.13) at 20 %, 1.50 (1.37) at 80 %, 0.68 (0.85) for lines of TCPX of which every
-//! fourth matches, 1.48 (0.52) for lines of a harness, which all match, 1.03 (0.75) for healthy
-//! logs. ripgrep reads one file with one thread; elapsed time needs a machine that is idle.
+//! Seconds for 2 GiB on 32 idle CPUs with five threads, and CPU seconds, 2026-11-28, medians of 9 at 80 % and of 3
+//! elsewhere, beside ripgrep 15.1 with the same 727 literals, which reads one file with one thread:
+//!
+//! | lines with a literal | seconds | CPU seconds | peak MiB | ripgrep, seconds |
+//! |---|---|---|---|---|
+//! | 80 % | 3.66 | 16.4 | 56 | 5.71 |
+//! | 20 % | 2.02 | 8.5 | 52 | 5.51 |
+//! | 1 % | 1.14 | 4.4 | 41 | 5.34 |
+//! | every fourth line of TCPX alone | 1.08 | 4.7 | 33 | 5.49 |
 #![forbid(unsafe_code)]
 
 use super::blocks::{Block, Blocks};
@@ -35,8 +39,8 @@ use super::wrapped::Joined;
 use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, Read};
 
-/// Each takes some 6 MiB of memory, of which a report has 64. On 16 CPUs, 2 GiB of which four in five lines match took 5.6 s
-/// and 60 MiB with five threads, 5.3 s and 68 MiB with six, 6.7 s and 53 MiB with four, and ripgrep 8.0 s (medians of 3).
+/// Each takes some 5 MiB of memory, of which a report has 64; five were at 56. Before the regexes shared their caches, six took
+/// 8 MiB more than five, and 5 % less time; four took 20 % more.
 const THREADS_MAX: usize = 5;
 const ESCAPE: u8 = 0x1b;
 /// Most bytes that are kept of blocks of which an earlier one is not scanned yet.

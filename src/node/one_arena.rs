@@ -6,8 +6,7 @@
 )]
 
 /// From now on, new threads allocate from the arena of the first. On 16 CPUs, `logs` on 1 GiB took 53 to 59 MiB instead of
-/// 69 to 73, in as much time. Where four in five lines match, some 9 % of the CPU time of five threads is the arena's lock;
-/// two arenas take 4 MiB more.
+/// 69 to 73, in as much time. Two arenas take 4 MiB more.
 pub fn share() {
     // Another C library has no arenas.
     #[cfg(target_env = "gnu")]
