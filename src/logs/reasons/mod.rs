@@ -612,7 +612,7 @@ mod tests {
         check(
             "Exception in thread KeepAlive_0:\nTraceback (most recent call last):\n  File \"a.py\"\nMemoryError: std::bad_alloc\n",
             4,
-            "memory is used up",
+            "in the host's memory",
         );
         // Far away, the order of the file counts.
         let far = format!(

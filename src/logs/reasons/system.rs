@@ -67,7 +67,12 @@ pub(super) const OF_SYSTEM: &[Reason] = &[
         next: "`ulimit -n` where the program starts; raise it",
     },
     Reason {
-        words: r"cannot allocate memory|\bENOMEM\b|std::bad_alloc|\bMemoryError\b|\bout of memory\b",
+        words: r"\bstd::bad_(?:array_new_length|alloc)\b|\bMemoryError\b",
+        cause: "an allocation in the host's memory failed: the node or the container has no more, or the size that was asked for is not meant, as of a message or a file that is damaged",
+        next: "`free -g` and the memory limit of the container on this node; `ulimit -v` where the program starts",
+    },
+    Reason {
+        words: r"cannot allocate memory|\bENOMEM\b|\bout of memory\b",
         cause: "memory is used up: of the GPU, of the node, of the container, or of what a process may lock",
         next: "`nvidia-smi`, `free -g`, `ulimit -l` and the memory limit of the container on this node",
     },
