@@ -156,7 +156,15 @@ impl Above {
             .filter(|(_, cell)| is_name(cell))
             .map(|(at, _)| at);
         let columns: Vec<usize> = columns.collect();
-        if is_header && cells.len() > 1 && !columns.is_empty() && !line.contains(['=', ':', '"']) {
+        // A variable and its value, which is replaced: `| NCCL_AUTH_TOKEN | - | SECRET |`.
+        let is_setting =
+            cells.contains(&"SECRET") && cells.first().is_some_and(|first| first.contains('_'));
+        if is_header
+            && !is_setting
+            && cells.len() > 1
+            && !columns.is_empty()
+            && !line.contains(['=', ':', '"'])
+        {
             self.header = Some((cells.len(), columns));
             self.rows = 0;
         }
@@ -348,6 +356,20 @@ mod tests {
             assert!(Above::default().find(&line).is_empty(), "{line}");
         }
         assert!(is_odd("aB3dE5fG7h.toml"));
+    }
+
+    #[test]
+    fn a_setting_whose_value_is_replaced_is_no_header() {
+        let mut above = Above::default();
+        for line in [
+            "| NCCL_AUTH_TOKEN | - | SECRET |",
+            "| NCCL_OUT | - | gs://bucket0/ckpt |",
+        ] {
+            assert!(above.find(line).is_empty(), "{line}");
+        }
+        let mut above = Above::default();
+        above.find("| NAME | SECRET |");
+        assert!(!above.find("| a | aB3dE5fG7hJ |").is_empty());
     }
 
     #[test]
