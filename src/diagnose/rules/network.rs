@@ -67,6 +67,15 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
     found
 }
 
+/// Segments that are lost at once where a path loses packets; one or two may be late.
+const LOST_AT_ONCE: u32 = 3;
+
+/// Whether a socket waits until segments that it holds for lost are sent again: before the first timeout, which grows
+/// with the loss, nothing else tells.
+fn waits_for_lost(socket: &TcpSocket, flow: &TcpFlow) -> bool {
+    socket.local.ip() != socket.peer.ip() && flow.lost >= LOST_AT_ONCE && flow.probes == 0
+}
+
 /// Why bytes are queued on a socket: lost segments, or a reader that does not read.
 fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket) -> Option<Found> {
     let flow = socket.flow?;
@@ -81,6 +90,10 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
     );
     let found = if flow.timeouts > 0 && !far_is_full {
         Found::at(Condition::NetworkLoss, node, 0.9, queued).and(unacknowledged(&flow))
+    } else if waits_for_lost(socket, &flow) && !far_is_full {
+        let found = Found::at(Condition::NetworkLoss, node, 0.8, queued);
+        let found = found.and(format!("{} of its segments are lost", flow.lost));
+        found.and(unacknowledged(&flow))
     } else if far_is_full || (far.is_none() && flow.probes > 0) {
         let reader = match far {
             Some((reader, _)) => reader,
@@ -529,6 +542,7 @@ pub(super) mod cases {
     pub(crate) const CASES: &[Case] = &[
         (Condition::NetworkLoss, network_loss),
         (Condition::NetworkLoss, loss_before_it_moved_again),
+        (Condition::NetworkLoss, lost_before_the_first_timeout),
         (Condition::NetworkLoss, loss_while_connecting),
         (Condition::NetworkLoss, loss_until_a_call_failed),
         (Condition::LinkDown, link_down),
@@ -553,6 +567,17 @@ pub(super) mod cases {
             vec![socket("10.0.0.226:50000", "10.0.1.25:40000", [0, 0], 0)],
             "up",
         );
+        evidence
+    }
+
+    /// Most of the transfer was well, so that few of all segments were lost, and the timeout is longer than the stall.
+    fn lost_before_the_first_timeout() -> Evidence {
+        let mut evidence = network_loss();
+        let mut standing = socket("10.0.1.25:40000", "10.0.0.226:50000", [0, 400_000], 0);
+        standing.retransmits = Some(853);
+        let flow = standing.flow.as_mut().expect("the socket has its state");
+        (flow.lost, flow.unacked, flow.data_segments) = (9, 28, Some(53_035));
+        evidence.nodes[0].frame = frame(vec![standing], "up");
         evidence
     }
 
