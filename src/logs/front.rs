@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::loggers::regex;
+use super::one_node::OneNode;
 use super::seen::add_value;
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Captures, Regex};
@@ -448,6 +449,8 @@ pub(super) struct Fronts {
     is_of_one_process: bool,
     /// Whether the job has more nodes than one, or more ranks than a node has GPUs.
     has_several_nodes: bool,
+    /// What is counted of nodes and ranks.
+    one_node: OneNode,
     level: Level,
     /// Whether nccl-tests lowered its largest size, as the GPUs have no more memory.
     has_reduced_size: bool,
@@ -473,6 +476,7 @@ impl Fronts {
         self.has_several_nodes |= COUNTS
             .captures_iter(front)
             .any(|found| is_of_several(&found));
+        self.one_node.read(front);
         self.is_of_one_process |= memchr::memmem::find(front, ALL_IN_ONE).is_some();
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
@@ -593,6 +597,7 @@ impl Fronts {
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
+        self.one_node.merge(other.one_node);
         self.has_debug_file |= other.has_debug_file;
         self.has_reduced_size |= other.has_reduced_size;
         self.level = self.level.max(other.level);
@@ -604,6 +609,11 @@ impl Fronts {
     /// Whether a command, an environment or a program counts several nodes.
     pub(super) fn has_several_nodes(&self) -> bool {
         self.has_several_nodes
+    }
+
+    /// The ranks of the job and why all are of one node, if the fronts say so.
+    pub(super) fn ranks_of_one_node(&self) -> Option<(u32, String)> {
+        self.one_node.ranks().filter(|_| !self.has_several_nodes)
     }
 
     /// Whether one process makes the communicators of all its GPUs, so that no other node takes part.

@@ -50,6 +50,7 @@ mod measured;
 mod merge;
 mod native_stack;
 mod networks;
+mod one_node;
 mod order;
 mod own_events;
 mod packed;

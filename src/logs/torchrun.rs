@@ -38,6 +38,8 @@ pub(super) struct Commands {
     gpus: u32,
     /// Whether a command does not, or does not say how many ranks it starts.
     has_others: bool,
+    /// Whether a command counts other nodes, or may have them.
+    has_several_nodes: bool,
 }
 
 impl Commands {
@@ -64,6 +66,7 @@ impl Commands {
                 },
                 None => Self {
                     has_others: true,
+                    has_several_nodes: NODES.captures(command).is_some_and(|one| !is_one(&one)),
                     ..Self::default()
                 },
             });
@@ -75,10 +78,16 @@ impl Commands {
         self.has_others
     }
 
+    /// Whether a command counts other nodes, or may have them.
+    pub(super) fn has_several_nodes(self) -> bool {
+        self.has_several_nodes
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
         self.ranks = self.ranks.max(other.ranks);
         self.gpus = self.gpus.max(other.gpus);
         self.has_others |= other.has_others;
+        self.has_several_nodes |= other.has_several_nodes;
     }
 
     /// How many GPUs a process of nccl-tests has at most, if no command starts a job on other hosts.
@@ -103,11 +112,15 @@ fn gpus_of_tests(command: &[u8]) -> Option<u32> {
 fn ranks_on_one_host(command: &[u8]) -> Option<u32> {
     let nodes = NODES.captures(command);
     let is_one = match &nodes {
-        Some(found) => &found["nodes"] == b"1" || &found["nodes"] == b"1:1",
+        Some(found) => is_one(found),
         None => STANDALONE.is_match(command),
     };
     let ranks = RANKS.captures(command).filter(|_| is_one)?;
     std::str::from_utf8(&ranks["ranks"]).ok()?.parse().ok()
+}
+
+fn is_one(nodes: &regex::bytes::Captures<'_>) -> bool {
+    matches!(&nodes["nodes"], b"1" | b"1:1")
 }
 
 #[cfg(test)]

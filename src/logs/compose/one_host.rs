@@ -70,6 +70,28 @@ impl Compose<'_> {
         (is_whole && !has_others).then(|| (shown(host), ranks.len() as u32))
     }
 
+    /// The ranks of a job that counts one node, and why it is one, unless any sign tells of another one or another
+    /// library moves data too.
+    pub(super) fn ranks_of_one_node(&self) -> Option<(u32, String)> {
+        let of = self.tally.fronts.ranks_of_one_node()?;
+        let (hosts, _) = self.processes();
+        let is_far = |one: &Speaker| match one {
+            Speaker::Rank { rank, .. } => *rank >= GPUS_OF_A_NODE,
+            Speaker::Others => true,
+            Speaker::Process { .. } | Speaker::File(_) => false,
+        };
+        // Where NCCL counts nodes itself, no other count is asked.
+        let says_nothing = !self.tally.nodes.is_empty()
+            || self.tally.speakers.iter().any(is_far)
+            || self.tally.commands.has_several_nodes()
+            || self.tally.claims.lists_hosts()
+            || hosts.first().is_some_and(|host| self.names_other_end(host));
+        let libraries = self.library_networks();
+        let is_of_gloo = libraries.keys().all(|one| one.starts_with("Gloo "));
+        let moves_own = libraries.is_empty() || is_of_gloo && self.has_nccl();
+        (!says_nothing && moves_own).then_some(of)
+    }
+
     /// Whether a connection goes to another host, or to several addresses.
     fn names_other_end(&self, host: &[u8]) -> bool {
         let mut addresses = BTreeSet::new();
@@ -87,5 +109,64 @@ impl Compose<'_> {
             }
         }
         addresses.len() > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn data_of_a_job_of_one_node_stay_within_it() {
+        for (log, verdict, because) in [
+            // DeepSpeed's launcher counts one node and four ranks.
+            (
+                r#"[2026-11-20 08:14:04,117] [INFO] [launch.py:87:main] nnodes=1, num_local_procs=4, node_rank=0
+[2026-11-20 08:14:04,117] [INFO] [launch.py:100:main] dist_world_size=4
+[2026-11-20 08:14:04,117] [INFO] [launch.py:103:main] Setting CUDA_VISIBLE_DEVICES=0,1,2,3
+"#,
+                "within-node",
+                "the job is of one node, by its own count, and of 4 ranks",
+            ),
+            // DeepSpeed's launcher counts two nodes of four ranks.
+            (
+                r#"[2026-11-20 08:14:04,117] [INFO] [launch.py:87:main] nnodes=2, num_local_procs=4, node_rank=0
+[2026-11-20 08:14:04,117] [INFO] [launch.py:100:main] dist_world_size=8
+[2026-11-20 08:14:04,117] [INFO] [launch.py:103:main] Setting CUDA_VISIBLE_DEVICES=0,1,2,3
+"#,
+                "unknown",
+                "",
+            ),
+            // The ranks of a node are all ranks of the job, whatever NCCL chose for other nodes.
+            (
+                r#"RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+node-a:71:71 [0] NCCL INFO Using network Socket
+node-a:72:72 [1] NCCL INFO Using network Socket
+"#,
+                "within-node",
+                "the ranks of this node are all 2 ranks of the job",
+            ),
+            // The ranks of a node are half of the job's.
+            (
+                r#"RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2
+node-a:71:71 [0] NCCL INFO Using network Socket
+node-a:72:72 [1] NCCL INFO Using network Socket
+"#,
+                "socket",
+                "",
+            ),
+            // The job's network is that of another library.
+            (
+                "nnodes=1 WORLD_SIZE=2\nI1120 08:14:04.054445 71 rdma_endpoint.cpp:108] Connection has been established\n",
+                "ib",
+                "Mooncake",
+            ),
+        ] {
+            let transport = crate::tests::report_of(&[("x.log", log)]).transport;
+            assert_eq!(transport.verdict, verdict, "{log}{}", transport.because);
+            assert!(
+                transport.because.contains(because),
+                "{log}{}",
+                transport.because
+            );
+        }
     }
 }

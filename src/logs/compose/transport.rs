@@ -517,9 +517,12 @@ impl Compose<'_> {
                 (ranks, why)
             }
             None => {
-                let (host, ranks) = self.ranks_of_one_host()?;
-                let why = format!("all {ranks} ranks of the largest communicator are on {host}");
-                (ranks, why)
+                let of_comms = self.ranks_of_one_host().map(|(host, ranks)| {
+                    let why =
+                        format!("all {ranks} ranks of the largest communicator are on {host}");
+                    (ranks, why)
+                });
+                of_comms.or_else(|| self.ranks_of_one_node())?
             }
         };
         let has_all = self
@@ -662,7 +665,7 @@ impl Compose<'_> {
     }
 
     /// The networks of libraries beside NCCL, each with its processes.
-    fn library_networks(&self) -> BTreeMap<String, Vec<String>> {
+    pub(super) fn library_networks(&self) -> BTreeMap<String, Vec<String>> {
         let mut of = BTreeMap::<String, Vec<String>>::new();
         for (speaker, names) in &self.tally.transports {
             let names = names
@@ -755,7 +758,7 @@ impl Compose<'_> {
     }
 
     /// Whether a line is of NCCL, or of a program that uses it.
-    fn has_nccl(&self) -> bool {
+    pub(super) fn has_nccl(&self) -> bool {
         let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
         let is_of = |name: &String| OF_NCCL.iter().any(|word| name.contains(word));
         let mut seen = self.tally.seen.keys();
