@@ -612,8 +612,11 @@ impl Fronts {
     }
 
     /// The ranks of the job and why all are of one node, if the fronts say so.
-    pub(super) fn ranks_of_one_node(&self) -> Option<(u32, String)> {
-        self.one_node.ranks().filter(|_| !self.has_several_nodes)
+    /// `seen`: the ranks that lines of NCCL tell.
+    pub(super) fn ranks_of_one_node(&self, seen: u32) -> Option<(u32, String)> {
+        self.one_node
+            .ranks(seen)
+            .filter(|_| !self.has_several_nodes)
     }
 
     /// Whether one process makes the communicators of all its GPUs, so that no other node takes part.

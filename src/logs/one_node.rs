@@ -14,13 +14,64 @@ use std::sync::LazyLock;
 /// Counts, and numbers of nodes: `nnodes=1`, `"NUM_NODES": 1`, `--nnodes 1`, `world size 8`. A range is of several nodes.
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"(?i)(?:\b(?:(?P<nodes>nnodes|num_nodes|num_machines|max_nodes|group_world_size|slurm_nnodes|slurm_job_num_nodes)|(?P<node>node[_-]rank|machine_rank|group_rank)|(?P<local>local_world_size|num_local_procs|nproc[_-]per[_-]node|n?_?gpus[_-]per[_-]node)|(?P<world>(?:dist_)?world[_ ]size)|(?P<tensor>tp[_-]size|tensor[_-]parallel[_-]size)|(?P<data>data[_-]parallel[_-]size)|(?P<pipeline>pp[_-]size|pipeline[_-]parallel[_-]size))|--(?:(?P<of_slurm>nodes)|(?P<tp>tp)))["']?(?: ?[=:] ?| )["']?(?P<count>\d{1,6})\b(?P<range>[:-]\d+)?"#,
+        r#"(?i)(?:\b(?:(?P<nodes>(?:pet_)?nnodes|num_nodes|num_machines|max_nodes|group_world_size|slurm_nnodes|slurm_job_num_nodes)|(?P<node>node[_-]rank|machine_rank|group_rank)|(?P<local>local_world_size|num_local_procs|nproc[_-]per[_-]node|n?_?gpus[_-]per[_-]node)|(?P<world>(?:dist_)?world[_ ]size)|(?P<tensor>tp[_-]size|tensor[_-]parallel[_-]size)|(?P<data>data[_-]parallel[_-]size)|(?P<pipeline>pp[_-]size|pipeline[_-]parallel[_-]size))|--(?:(?P<of_slurm>nodes)|(?P<tp>tp)))["']?(?: ?[=:] ?| )["']?(?P<count>\d{1,6})\b(?P<range>[:-]\d+)?"#,
     )
 });
 
 /// What a launcher of torch says of its ranks: `group_world_size=1 … global_world_sizes=[8, 8]`.
 static WORLDS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\bglobal_world_sizes=\[(?P<count>\d{1,6})\b"));
+
+/// A rank: `rank=0`, `"LOCAL_RANK": "0"`, `rank      : 1 (local_rank: 1)`.
+static RANK: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?i)\b(?P<of>[a-z]+[_ -]?)?rank["']?(?: *[=:] *| )["']?(?P<rank>\d{1,5})\b(?:/(?P<world>\d{1,5}) on CUDA device (?P<device>\d{1,3})\b)?"#,
+    )
+});
+/// Words before a rank that is of something else than of the job or of a node.
+const RANKS_OF_PARTS: [&str; 18] = [
+    "node", "machine", "group", "role", "tp", "pp", "dp", "ep", "cp", "sp", "data", "pipeline",
+    "tensor", "model", "expert", "moe", "parallel", "dcp",
+];
+
+/// A worker of a model's tensor-parallel ranks: SGLang's `[08:14:04 TP1]`, vLLM's `(Worker_TP1 pid=71)`.
+static WORKER: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:\[[^\[\]\n]{0,40}\bTP|\(Worker_TP|\(VllmWorker rank=)(?P<worker>\d{1,3})(?:[_ ]EP\d+)?(?:\]| pid=)",
+    )
+});
+/// A worker of one of several copies or parts of a model.
+static OF_PART: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"\[[^\[\]\n]{0,40}\b(?:DP|PP)\d[^\[\]\n]{0,20}\]|\b(?:Worker|EngineCore)_[DP]P\d")
+});
+/// A process that vLLM's executor of one host started, which gives its ranks the loopback address.
+static OF_EXECUTOR: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\(VllmWorkerProcess pid=(?P<pid>\d+)\)"));
+/// Most workers that are kept, and ranks with their place.
+const WORKERS_MAX: usize = 64;
+
+/// Where vLLM's ranks meet.
+static MEETING: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\bdistributed_init_method=tcp://(?P<host>[\w.-]+|\[[\w:]+\]):"));
+const LOOPBACK: [&[u8]; 3] = [b"127.0.0.1", b"localhost", b"[::1]"];
+
+/// NCCL's call for all GPUs of one process, in a debugger's stack.
+static IN_ONE_PROCESS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\bncclCommInitAll ?\([^\n()]{0,200}\bndev=(?P<gpus>\d{1,3})\b"));
+/// PyTorch's DataParallel, and its work for several GPUs of one process.
+const DATA_PARALLEL: &[u8] = b"torch/nn/parallel/data_parallel.py";
+const OF_REPLICAS: [&[u8]; 3] = [
+    b"torch/nn/parallel/replicate.py",
+    b"torch/nn/parallel/parallel_apply.py",
+    b" in replica ",
+];
+/// Processes of PyTorch that form a job.
+const OF_PROCESSES: [&[u8]; 4] = [
+    b"torch.distributed",
+    b"torch/distributed/",
+    b"ProcessGroup",
+    b"[rank",
+];
 
 /// A worker of Ray on another host than the one that writes the log: `(RayWorker pid=71, ip=10.0.0.226)`.
 static OF_RAY: LazyLock<Regex> = LazyLock::new(|| regex(r"\bpid=\d+, ip=\d"));
@@ -41,6 +92,21 @@ pub(super) struct OneNode {
     tensor: Values,
     pipeline: Values,
     data: Values,
+    /// Ranks of the job, each with its rank on its node.
+    places: BTreeSet<(u32, u32)>,
+    /// Tensor-parallel ranks of workers, and whether some are of a part or a copy of the model.
+    workers: BTreeSet<u32>,
+    has_parts: bool,
+    /// Processes of vLLM's executor of one host.
+    of_executor: BTreeSet<u32>,
+    /// Whether ranks meet at the loopback address, and at others.
+    meet_within: bool,
+    meet_elsewhere: bool,
+    /// GPUs of one process of NCCL.
+    in_one_process: u32,
+    /// Whether PyTorch's DataParallel uses several GPUs, and whether processes form a job.
+    has_data_parallel: bool,
+    has_processes: bool,
     /// Whether the number of a node, or a worker, is of another node.
     has_other_node: bool,
     hosts: BTreeSet<Vec<u8>>,
@@ -71,6 +137,8 @@ impl OneNode {
                 () => self.pipeline.add(count),
             }
         }
+        self.read_ranks(front);
+        self.read_workers(front);
         for found in WORLDS.captures_iter(front) {
             let count = std::str::from_utf8(&found["count"]);
             if let Some(count) = count.ok().and_then(|count| count.parse().ok()) {
@@ -81,6 +149,64 @@ impl OneNode {
         for found in HOST.captures_iter(front) {
             self.add_host(found["host"].to_vec());
         }
+    }
+
+    /// Reads which rank of its node a rank of the job is, where one line tells both.
+    fn read_ranks(&mut self, front: &[u8]) {
+        for line in front.split(|byte| *byte == b'\n') {
+            let (mut ranks, mut locals) = (BTreeSet::new(), BTreeSet::new());
+            for found in RANK.captures_iter(line) {
+                let number = |name: &str| {
+                    let value = found.name(name)?;
+                    std::str::from_utf8(value.as_bytes()).ok()?.parse().ok()
+                };
+                let Some(rank) = number("rank") else {
+                    continue;
+                };
+                let of = found.name("of").map_or(&b""[..], |of| of.as_bytes());
+                let of = String::from_utf8_lossy(of).to_ascii_lowercase();
+                let of = of.trim_end_matches(['_', ' ', '-']);
+                if of == "local" {
+                    locals.insert(rank);
+                } else if !RANKS_OF_PARTS.contains(&of) {
+                    ranks.insert(rank);
+                }
+                locals.extend(number("device"));
+                number("world")
+                    .into_iter()
+                    .for_each(|all| self.world.add(all));
+            }
+            if let (1, 1, Some(rank), Some(local)) =
+                (ranks.len(), locals.len(), ranks.first(), locals.first())
+                && self.places.len() < WORKERS_MAX
+            {
+                self.has_other_node |= *rank >= GPUS_OF_A_NODE;
+                self.places.insert((*rank, *local));
+            }
+        }
+    }
+
+    fn read_workers(&mut self, front: &[u8]) {
+        let has = |word: &&[u8]| memchr::memmem::find(front, word).is_some();
+        let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<u32>().ok();
+        let workers = WORKER.captures_iter(front);
+        let workers = workers.filter_map(|found| number(&found["worker"]));
+        self.workers.extend(workers.take(WORKERS_MAX));
+        let processes = OF_EXECUTOR.captures_iter(front);
+        let processes = processes.filter_map(|found| number(&found["pid"]));
+        self.of_executor.extend(processes.take(WORKERS_MAX));
+        self.has_parts |= OF_PART.is_match(front);
+        for found in MEETING.captures_iter(front) {
+            let is_within = LOOPBACK.contains(&&found["host"]);
+            self.meet_within |= is_within;
+            self.meet_elsewhere |= !is_within;
+        }
+        for found in IN_ONE_PROCESS.captures_iter(front) {
+            let gpus = number(&found["gpus"]).unwrap_or_default();
+            self.in_one_process = self.in_one_process.max(gpus);
+        }
+        self.has_data_parallel |= has(&DATA_PARALLEL) && OF_REPLICAS.iter().any(has);
+        self.has_processes |= OF_PROCESSES.iter().any(has);
     }
 
     fn add_host(&mut self, host: Vec<u8>) {
@@ -96,29 +222,49 @@ impl OneNode {
         self.tensor.merge(other.tensor);
         self.pipeline.merge(other.pipeline);
         self.data.merge(other.data);
+        self.places.extend(other.places);
+        self.workers.extend(other.workers);
+        self.of_executor.extend(other.of_executor);
+        self.has_parts |= other.has_parts;
+        self.meet_within |= other.meet_within;
+        self.meet_elsewhere |= other.meet_elsewhere;
+        self.in_one_process = self.in_one_process.max(other.in_one_process);
+        self.has_data_parallel |= other.has_data_parallel;
+        self.has_processes |= other.has_processes;
         self.has_other_node |= other.has_other_node;
         other.hosts.into_iter().for_each(|one| self.add_host(one));
     }
 
-    /// The ranks of the job and why all are of one node, if the fronts say so.
-    pub(super) fn ranks(&self) -> Option<(u32, String)> {
-        let is_several = self.has_other_node
-            || self.nodes.most > 1
-            || self.world.most > GPUS_OF_A_NODE
-            || self.hosts.len() > 1;
-        if is_several {
-            return None;
-        }
-        self.of_counts()
+    /// The one size of the job that is named, unless there is a sign of several nodes.
+    fn world(&self) -> Option<u32> {
+        self.world
+            .only()
+            .filter(|world| (2..=GPUS_OF_A_NODE).contains(world) && self.is_of_one())
     }
 
-    fn of_counts(&self) -> Option<(u32, String)> {
-        // Copies of a model that share its requests may each be a job of its own.
-        if self.data.most > 1 {
+    /// Whether no sign tells of another node.
+    fn is_of_one(&self) -> bool {
+        !(self.has_other_node
+            || self.nodes.most > 1
+            || self.world.most > GPUS_OF_A_NODE
+            || self.hosts.len() > 1)
+    }
+
+    /// The ranks of the job and why all are of one node, if the fronts say so. `seen`: the ranks that lines of NCCL tell.
+    pub(super) fn ranks(&self, seen: u32) -> Option<(u32, String)> {
+        // Copies of a model that share its requests may each be on a node of its own.
+        if !self.is_of_one() || self.data.most > 1 {
             return None;
         }
+        self.of_counts(seen)
+            .or_else(|| self.of_places())
+            .or_else(|| self.of_workers())
+            .or_else(|| self.of_process())
+    }
+
+    fn of_counts(&self, seen: u32) -> Option<(u32, String)> {
         let ranks = match self.world.most {
-            0 => self.local.most.max(self.tensor.most),
+            0 => self.local.most.max(self.tensor.most).max(seen),
             world => world,
         };
         if ranks > 1 && self.nodes.only() == Some(1) {
@@ -130,6 +276,66 @@ impl OneNode {
             let why = format!("the ranks of this node are all {world} ranks of the job");
             (world, why)
         })
+    }
+
+    /// Every rank of the job is the same rank of its node.
+    fn of_places(&self) -> Option<(u32, String)> {
+        let world = self.world()?;
+        let is_whole = self
+            .places
+            .iter()
+            .copied()
+            .eq((0..world).map(|rank| (rank, rank)));
+        is_whole.then(|| {
+            let why =
+                format!("each of all {world} ranks of the job has the same number on its node");
+            (world, why)
+        })
+    }
+
+    /// Ranks of a server of models.
+    fn of_workers(&self) -> Option<(u32, String)> {
+        if self.meet_within
+            && !self.meet_elsewhere
+            && let Some(world) = self.world()
+        {
+            let why = format!("all {world} ranks of the job meet at the loopback address");
+            return Some((world, why));
+        }
+        if !self.of_executor.is_empty() && !self.meet_elsewhere {
+            // The first rank is the process that started the others.
+            let ranks = self.of_executor.len() as u32 + 1;
+            let ranks = ranks.max(self.tensor.most).max(self.world.most);
+            let why = "vLLM's executor of one host started the processes".to_owned();
+            return Some((ranks, why));
+        }
+        let ranks = self.tensor.only().filter(|ranks| *ranks > 1)?;
+        let is_whole = self.workers.iter().copied().eq(0..ranks)
+            && !self.has_parts
+            && self.pipeline.most <= 1
+            && self.world.most <= ranks;
+        is_whole.then(|| {
+            let why = format!("the log has the workers of all {ranks} tensor-parallel ranks, and tells of one host");
+            (ranks, why)
+        })
+    }
+
+    /// GPUs of one process.
+    fn of_process(&self) -> Option<(u32, String)> {
+        match () {
+            () if self.in_one_process > 1 => Some((
+                self.in_one_process,
+                format!(
+                    "one process makes the communicators of all its {} GPUs (ncclCommInitAll)",
+                    self.in_one_process
+                ),
+            )),
+            () if self.has_data_parallel && !self.has_processes => Some((
+                GPUS_OF_A_NODE,
+                "PyTorch's DataParallel has all its GPUs in one process".to_owned(),
+            )),
+            () => None,
+        }
     }
 }
 
@@ -166,10 +372,10 @@ impl Values {
 mod tests {
     use super::*;
 
-    pub(super) fn ranks(log: &str) -> Option<u32> {
+    fn ranks(log: &str) -> Option<u32> {
         let mut of = OneNode::default();
         of.read(log.as_bytes());
-        of.ranks().map(|(ranks, _)| ranks)
+        of.ranks(0).map(|(ranks, _)| ranks)
     }
 
     #[test]
@@ -213,5 +419,89 @@ mod tests {
         ] {
             assert_eq!(ranks(log), expected, "{log}");
         }
+    }
+
+    #[test]
+    fn places_of_all_ranks_tell_that_they_are_of_one_node() {
+        let place =
+            |rank: u32, local: u32| format!("world_size=2 rank={rank} local_rank={local}\n");
+        assert_eq!(ranks(&(place(0, 0) + &place(1, 1))), Some(2));
+        assert_eq!(ranks(&(place(0, 0) + &place(1, 0))), None);
+        assert_eq!(ranks(&place(0, 0)), None);
+        let on_device = "Rank 0/2 on CUDA device 0\nRank 1/2 on CUDA device 1\n";
+        assert_eq!(ranks(on_device), Some(2));
+        assert_eq!(
+            ranks("rank 0/2 on CUDA device 0\nrank 1/2 on CUDA device 0\n"),
+            None
+        );
+        let table = "rank      : 0 (local_rank: 0)\nrank      : 1 (local_rank: 1)\n";
+        assert_eq!(ranks(table), None);
+        assert_eq!(ranks(&format!("WORLD_SIZE=2\n{table}")), Some(2));
+        assert_eq!(ranks(&format!("WORLD_SIZE=4\n{table}")), None);
+        let of_node = "tp rank 0 local_rank 0\ntp rank 1 local_rank 1\nworld size 2\n";
+        assert_eq!(ranks(of_node), None);
+    }
+
+    #[test]
+    fn workers_of_a_server_are_of_one_node() {
+        for (log, expected) in [
+            (
+                "--tp 2\n[08:14:04 TP0] Init\n[08:14:04 TP1] Init\n",
+                Some(2),
+            ),
+            ("--tp 4\n[08:14:04 TP0] Init\n[08:14:04 TP1] Init\n", None),
+            (
+                "--tp 2 --nnodes 2\n[08:14:04 TP0] Init\n[08:14:04 TP1] Init\n",
+                None,
+            ),
+            (
+                "--tp 2\n[08:14:04 DP1 TP0] Init\n[08:14:04 DP1 TP1] Init\n",
+                None,
+            ),
+            ("[08:14:04 TP0] Init\n[08:14:04 TP1] Init\n", None),
+            (
+                "tensor_parallel_size=2\n(Worker_TP0 pid=71) a\n(Worker_TP1 pid=72) a\n",
+                Some(2),
+            ),
+            (
+                "tensor_parallel_size=2 pipeline_parallel_size=2\n(Worker_TP0 pid=71) a\n(Worker_TP1 pid=72) a\n",
+                None,
+            ),
+            (
+                "(VllmWorkerProcess pid=71) ERROR\n(VllmWorkerProcess pid=72) ERROR\n",
+                Some(3),
+            ),
+            (
+                "(RayWorkerWrapper pid=71) ERROR\n(RayWorkerWrapper pid=72) ERROR\n",
+                None,
+            ),
+            (
+                "world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://127.0.0.1:5001 backend=nccl\n",
+                Some(2),
+            ),
+            (
+                "world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://10.0.1.25:5001 backend=nccl\n",
+                None,
+            ),
+        ] {
+            assert_eq!(ranks(log), expected, "{log}");
+        }
+    }
+
+    #[test]
+    fn one_process_may_have_all_gpus() {
+        let frame = |name: &str, gpus: u32| {
+            format!("#8 0x7f in {name} (comms=0x55, ndev={gpus}, devlist=0x0) at init.cc:1791\n")
+        };
+        assert_eq!(ranks(&frame("ncclCommInitAll", 2)), Some(2));
+        assert_eq!(ranks(&frame("ncclCommInitAll", 1)), None);
+        assert_eq!(ranks(&frame("ncclCommInitRankDev", 2)), None);
+        let module =
+            "  File \"/opt/env/lib/torch/nn/parallel/data_parallel.py\", line 184, in forward\n";
+        let replicas =
+            "  File \"/opt/env/lib/torch/nn/parallel/replicate.py\", line 110, in replicate\n";
+        assert_eq!(ranks(&format!("{module}{replicas}")), Some(8));
+        assert_eq!(ranks(module), None);
+        assert_eq!(ranks(&format!("[rank0]: {module}{replicas}")), None);
     }
 }

@@ -70,26 +70,42 @@ impl Compose<'_> {
         (is_whole && !has_others).then(|| (shown(host), ranks.len() as u32))
     }
 
-    /// The ranks of a job that counts one node, and why it is one, unless any sign tells of another one or another
-    /// library moves data too.
+    /// The ranks of a job of one node, and why it is one by its counts, its command or its workers, unless any sign tells
+    /// of another node, or another library moves data too.
     pub(super) fn ranks_of_one_node(&self) -> Option<(u32, String)> {
-        let of = self.tally.fronts.ranks_of_one_node()?;
-        let (hosts, _) = self.processes();
-        let is_far = |one: &Speaker| match one {
-            Speaker::Rank { rank, .. } => *rank >= GPUS_OF_A_NODE,
-            Speaker::Others => true,
-            Speaker::Process { .. } | Speaker::File(_) => false,
-        };
+        let (hosts, processes) = self.processes();
+        let fronts = &self.tally.fronts;
+        let ranks = self.tally.speakers.iter().filter_map(|one| match one {
+            Speaker::Rank { rank, .. } => Some(*rank),
+            Speaker::Others => Some(u32::MAX),
+            Speaker::Process { .. } | Speaker::File(_) => None,
+        });
+        let ranks: BTreeSet<u32> = ranks.collect();
+        let is_far = ranks.last().is_some_and(|rank| *rank >= GPUS_OF_A_NODE);
         // Where NCCL counts nodes itself, no other count is asked.
-        let says_nothing = !self.tally.nodes.is_empty()
-            || self.tally.speakers.iter().any(is_far)
+        let says_nothing = is_far
+            || !self.tally.nodes.is_empty()
             || self.tally.commands.has_several_nodes()
+            || fronts.has_several_nodes()
             || self.tally.claims.lists_hosts()
             || hosts.first().is_some_and(|host| self.names_other_end(host));
+        if says_nothing {
+            return None;
+        }
+        let most = self
+            .tally
+            .most_ranks
+            .unwrap_or_default()
+            .max(processes as u64);
+        let seen = u32::try_from(most)
+            .ok()
+            .filter(|most| *most <= GPUS_OF_A_NODE);
+        let of_fronts = fronts.ranks_of_one_node(seen.unwrap_or_default());
+        let found = of_fronts?;
         let libraries = self.library_networks();
         let is_of_gloo = libraries.keys().all(|one| one.starts_with("Gloo "));
         let moves_own = libraries.is_empty() || is_of_gloo && self.has_nccl();
-        (!says_nothing && moves_own).then_some(of)
+        moves_own.then_some(found)
     }
 
     /// Whether a connection goes to another host, or to several addresses.
@@ -152,6 +168,68 @@ node-a:72:72 [1] NCCL INFO Using network Socket
 "#,
                 "socket",
                 "",
+            ),
+            // Each rank of the communicators has the number of its GPU.
+            (
+                r#"Using 2 GPUs for ring communication
+All communicators initialized successfully
+  GPU 0 -> NCCL rank 0/2 on CUDA device 0
+  GPU 1 -> NCCL rank 1/2 on CUDA device 1
+"#,
+                "within-node",
+                "each of all 2 ranks of the job has the same number on its node",
+            ),
+            // Ranks of two nodes have the same GPU.
+            (
+                r#"All communicators initialized successfully
+  GPU 0 -> NCCL rank 0/2 on CUDA device 0
+  GPU 0 -> NCCL rank 1/2 on CUDA device 0
+"#,
+                "unknown",
+                "",
+            ),
+            // The ranks of vLLM meet at the loopback address.
+            (
+                r#"DEBUG 11-20 08:14:04 parallel_state.py:917] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://127.0.0.1:41543 backend=nccl
+INFO 11-20 08:14:05 pynccl.py:63] vLLM is using nccl==2.20.5
+"#,
+                "within-node",
+                "all 2 ranks of the job meet at the loopback address",
+            ),
+            // The ranks of vLLM meet at the address of a host.
+            (
+                r#"DEBUG 11-20 08:14:04 parallel_state.py:917] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://10.0.1.25:41543 backend=nccl
+INFO 11-20 08:14:05 pynccl.py:63] vLLM is using nccl==2.20.5
+"#,
+                "unknown",
+                "",
+            ),
+            // The log has all tensor-parallel workers of SGLang.
+            (
+                r#"python3 -m sglang.launch_server --model model --tensor-parallel-size 2
+[08:14:04 TP0] Init nccl begin.
+[08:14:04 TP1] Init nccl begin.
+"#,
+                "within-node",
+                "the log has the workers of all 2 tensor-parallel ranks",
+            ),
+            // The log has the tensor-parallel workers of one of two nodes.
+            (
+                r#"python3 -m sglang.launch_server --model model --tensor-parallel-size 4 --nnodes 2 --node-rank 0
+[08:14:04 TP0] Init nccl begin.
+[08:14:04 TP1] Init nccl begin.
+"#,
+                "unknown",
+                "",
+            ),
+            // One process makes the communicators of its GPUs, whatever NCCL chose for other nodes.
+            (
+                r#"Thread 1 (Thread 0x7ffff7d8e000 (LWP 71) "all_reduce_perf"):
+#8  0x00007fffc2c41f1c in ncclCommInitAll (comms=0x555557532e30, ndev=2, devlist=<optimized out>) at /usr/src/debug/nccl/nccl/src/init.cc:1791
+node-a:71:71 [0] NCCL INFO Using network IB
+"#,
+                "within-node",
+                "one process makes the communicators of all its 2 GPUs",
             ),
             // The job's network is that of another library.
             (
