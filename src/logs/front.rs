@@ -619,6 +619,11 @@ impl Fronts {
             .filter(|_| !self.has_several_nodes)
     }
 
+    /// What the fronts count of nodes and ranks.
+    pub(super) fn one_node(&self) -> &OneNode {
+        &self.one_node
+    }
+
     /// Whether one process makes the communicators of all its GPUs, so that no other node takes part.
     pub(super) fn is_of_one_process(&self) -> bool {
         self.is_of_one_process && !self.has_several_nodes

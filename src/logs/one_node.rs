@@ -236,18 +236,23 @@ impl OneNode {
     }
 
     /// The one size of the job that is named, unless there is a sign of several nodes.
-    fn world(&self) -> Option<u32> {
+    pub(super) fn world(&self) -> Option<u32> {
         self.world
             .only()
             .filter(|world| (2..=GPUS_OF_A_NODE).contains(world) && self.is_of_one())
     }
 
     /// Whether no sign tells of another node.
-    fn is_of_one(&self) -> bool {
+    pub(super) fn is_of_one(&self) -> bool {
         !(self.has_other_node
             || self.nodes.most > 1
             || self.world.most > GPUS_OF_A_NODE
             || self.hosts.len() > 1)
+    }
+
+    /// The hosts of ranks in torchrun's table, two if there are more.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &[u8]> {
+        self.hosts.iter().map(Vec::as_slice)
     }
 
     /// The ranks of the job and why all are of one node, if the fronts say so. `seen`: the ranks that lines of NCCL tell.

@@ -40,6 +40,8 @@ pub(super) struct Commands {
     has_others: bool,
     /// Whether a command counts other nodes, or may have them.
     has_several_nodes: bool,
+    /// The most ranks of a command that counts no nodes, which is of one unless an environment says otherwise.
+    without_nodes: u32,
 }
 
 impl Commands {
@@ -67,6 +69,9 @@ impl Commands {
                 None => Self {
                     has_others: true,
                     has_several_nodes: NODES.captures(command).is_some_and(|one| !is_one(&one)),
+                    without_nodes: ranks_of(command)
+                        .filter(|_| !NODES.is_match(command))
+                        .unwrap_or_default(),
                     ..Self::default()
                 },
             });
@@ -76,6 +81,11 @@ impl Commands {
     /// Whether a command does not start all of its job on one host, or does not say so.
     pub(super) fn has_other_jobs(self) -> bool {
         self.has_others
+    }
+
+    /// How many ranks a command starts that counts no nodes.
+    pub(super) fn ranks_without_nodes(self) -> Option<u32> {
+        (self.without_nodes > 1 && !self.has_several_nodes).then_some(self.without_nodes)
     }
 
     /// Whether a command counts other nodes, or may have them.
@@ -88,6 +98,7 @@ impl Commands {
         self.gpus = self.gpus.max(other.gpus);
         self.has_others |= other.has_others;
         self.has_several_nodes |= other.has_several_nodes;
+        self.without_nodes = self.without_nodes.max(other.without_nodes);
     }
 
     /// How many GPUs a process of nccl-tests has at most, if no command starts a job on other hosts.
@@ -115,7 +126,11 @@ fn ranks_on_one_host(command: &[u8]) -> Option<u32> {
         Some(found) => is_one(found),
         None => STANDALONE.is_match(command),
     };
-    let ranks = RANKS.captures(command).filter(|_| is_one)?;
+    ranks_of(command).filter(|_| is_one)
+}
+
+fn ranks_of(command: &[u8]) -> Option<u32> {
+    let ranks = RANKS.captures(command)?;
     std::str::from_utf8(&ranks["ranks"]).ok()?.parse().ok()
 }
 

@@ -101,7 +101,31 @@ impl Compose<'_> {
             .ok()
             .filter(|most| *most <= GPUS_OF_A_NODE);
         let of_fronts = fronts.ranks_of_one_node(seen.unwrap_or_default());
-        let found = of_fronts?;
+        let of_command = || {
+            let started = self.tally.commands.ranks_without_nodes()?;
+            let has_all = processes as u64 == u64::from(started) && hosts.len() == 1
+                || ranks.iter().copied().eq(0..started);
+            let why = format!(
+                "torchrun starts {started} ranks on this host and counts no nodes, and the log has all of them"
+            );
+            let is_one = has_all && fronts.one_node().is_of_one();
+            is_one.then_some((started, why))
+        };
+        let of_memory = || {
+            let world = fronts.one_node().world()?;
+            let hosts: BTreeSet<&[u8]> = hosts
+                .iter()
+                .copied()
+                .chain(fronts.one_node().hosts())
+                .collect();
+            let is_one =
+                hosts.len() == 1 && ranks.iter().copied().eq(0..world) && self.moves_within();
+            let why = format!(
+                "the log has all {world} ranks of the job, names one host, and has lines of what moves data within it"
+            );
+            is_one.then_some((world, why))
+        };
+        let found = of_fronts.or_else(of_command).or_else(of_memory)?;
         let libraries = self.library_networks();
         let is_of_gloo = libraries.keys().all(|one| one.starts_with("Gloo "));
         let moves_own = libraries.is_empty() || is_of_gloo && self.has_nccl();
@@ -169,6 +193,26 @@ node-a:72:72 [1] NCCL INFO Using network Socket
                 "socket",
                 "",
             ),
+            // Torchrun counts no nodes, and the log has all four ranks that it starts.
+            (
+                r#"$NCCL_DEBUG=TRACE torchrun --nproc-per-node=4 train.py
+node-a:71:71 [0] NCCL INFO cudaDriverVersion 12010
+node-a:72:72 [1] NCCL INFO cudaDriverVersion 12010
+node-a:73:73 [2] NCCL INFO cudaDriverVersion 12010
+node-a:74:74 [3] misc/cudawrap.cc:36 NCCL WARN Cuda failure 3 'initialization error'
+"#,
+                "within-node",
+                "torchrun starts 4 ranks on this host and counts no nodes",
+            ),
+            // Torchrun counts no nodes, and the log lacks ranks that it starts.
+            (
+                r#"$NCCL_DEBUG=TRACE torchrun --nproc-per-node=4 train.py
+node-a:71:71 [0] NCCL INFO cudaDriverVersion 12010
+node-a:74:74 [3] misc/cudawrap.cc:36 NCCL WARN Cuda failure 3 'initialization error'
+"#,
+                "unknown",
+                "",
+            ),
             // Each rank of the communicators has the number of its GPU.
             (
                 r#"Using 2 GPUs for ring communication
@@ -230,6 +274,30 @@ node-a:71:71 [0] NCCL INFO Using network IB
 "#,
                 "within-node",
                 "one process makes the communicators of all its 2 GPUs",
+            ),
+            // Shared memory of all ranks of a job on the one host that the log names.
+            (
+                r#"WORLD_SIZE=2
+[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error
+[rank0]: Error while creating shared memory segment /dev/shm/nccl-q4LZ7n (size 5767520)
+[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error
+[rank1]: Error while creating shared memory segment /dev/shm/nccl-q4LZ7m (size 5767520)
+  host      : node-a
+"#,
+                "within-node",
+                "the log has all 2 ranks of the job, names one host",
+            ),
+            // Shared memory of two of the four ranks of a job.
+            (
+                r#"WORLD_SIZE=4
+[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error
+[rank0]: Error while creating shared memory segment /dev/shm/nccl-q4LZ7n (size 5767520)
+[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error
+[rank1]: Error while creating shared memory segment /dev/shm/nccl-q4LZ7m (size 5767520)
+  host      : node-a
+"#,
+                "unknown",
+                "",
             ),
             // The job's network is that of another library.
             (

@@ -353,6 +353,13 @@ impl Compose<'_> {
         of.map(|(_, what)| *what).collect()
     }
 
+    /// Whether a line is of peer access or of shared memory.
+    pub(super) fn moves_within(&self) -> bool {
+        self.others_named()
+            .iter()
+            .any(|what| IS_WITHIN.contains(what))
+    }
+
     /// The lines that are kept.
     pub(super) fn kept_lines(&self) -> impl Iterator<Item = &Vec<u8>> {
         let unknown = self.tally.shapes.values().map(|shape| &shape.lines);
