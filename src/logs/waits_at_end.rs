@@ -174,20 +174,34 @@ fn without_row(compose: &Compose<'_>, table: &BenchmarkTable) -> SignatureFindin
     let of_nccl = ends.iter().filter(|(of, _, end)| {
         *of == file && memchr::memmem::find(&end.last.text, b" NCCL ").is_some()
     });
+    let mut connects = false;
     if let Some((.., end)) = of_nccl.max_by_key(|(.., end)| end.last.place) {
         let said = shown(&end.last.text);
         let number = end.last.place.line;
         meaning.push_str(&format!("; the last line of NCCL is line {number}: {said}"));
+        connects = last == Some(number) && is_of_channel(&end.last.text);
     }
     let place = compose.place(table.head.place, table.head.time_us);
-    SignatureFinding {
+    let mut finding = SignatureFinding {
         processes: vec![compose.name(table.speaker)],
         first: place.clone(),
         last: place,
         meaning,
         sample: shown(&table.head.text),
         ..without_row_of(table.benchmark)
+    };
+    if connects {
+        finding.severity = Severity::Info;
+        finding.causes.rotate_right(1);
     }
+    finding
+}
+
+/// Whether a line tells of a channel that NCCL connects: a log that ends in such a line may just have been cut, as the
+/// first collective of a benchmark connects its channels right behind the head of the table.
+fn is_of_channel(line: &[u8]) -> bool {
+    let message = super::shape::record_at(line, line.len()).0.message;
+    message.starts_with(b"Channel ")
 }
 
 /// The causes of a table without a row, and what to do, by the library that its benchmark uses.

@@ -135,6 +135,9 @@ fn shown_whole(text: &[u8]) -> String {
     format!("{:blanks$}{}", "", shown(text))
 }
 
+/// What NCCL says of its topology where it lacks an attribute, and signatures of what fails behind that.
+const XML_ATTRIBUTE: &str = "nccl-xml-attribute";
+const FAILS_BEHIND: [&str; 2] = ["nccl-call-chain", "nccl-topology-failed"];
 /// NCCL's line on the RDMA devices and the interface that it uses.
 const NICS_USED: &str = "nccl-ib-used";
 /// NCCL's line on the interfaces of its sockets.
@@ -291,6 +294,13 @@ impl Compose<'_> {
                     report.seen.push(finding);
                 }
                 _ if signature.needs.is_some_and(|need| !context.has(need)) => {
+                    report.seen.push(finding);
+                }
+                // NCCL logs at INFO what its caller can do without; calls that fail behind it show that it could not.
+                _ if signature.name == XML_ATTRIBUTE
+                    && finding.sample.contains(" NCCL INFO ")
+                    && !self.any_seen(&FAILS_BEHIND.map(str::to_owned)) =>
+                {
                     report.seen.push(finding);
                 }
                 // The channels show what the warning only supposes.
