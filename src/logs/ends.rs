@@ -14,6 +14,7 @@ use super::by_hand::ByHand;
 use super::fields;
 use super::loggers::regex;
 use super::measured::{self, Measured, ToldRow};
+use super::said_stalls::SaidStalls;
 use super::seen::Place;
 use super::shape::{self, Record};
 use super::time::Years;
@@ -104,6 +105,8 @@ pub(super) struct Ends {
     rows: BTreeSet<u32>,
     /// For each file: what a person did in the part that was read last.
     by_hand: BTreeMap<u32, ByHand>,
+    /// For each file: where its program says that it does not go on, in the part that has such lines last.
+    said_stalls: BTreeMap<u32, SaidStalls>,
     /// The ranks of communicators that processes destroyed, with the size of each: process, rank, ranks.
     destroyed: BTreeSet<(u32, u32, u64)>,
 }
@@ -230,6 +233,7 @@ impl Ends {
         let before = last_line.saturating_sub(lines.len() as u64);
         let mut scratch = Vec::new();
         let mut by_hand = ByHand::default();
+        let mut said_stalls = SaidStalls::default();
         let mut tracebacks = BTreeMap::<&[u8], OpenTraceback>::new();
         let (mut boxed, mut marked) = (TracebackBox::default(), None);
         // The last line that is of no traceback.
@@ -271,6 +275,7 @@ impl Ends {
                 other = number;
             }
             by_hand.line(number, &line[..line.len().min(FRONT)]);
+            said_stalls.line(number, &line[..line.len().min(FRONT)]);
             if !line.iter().any(u8::is_ascii_alphabetic) {
                 continue;
             }
@@ -300,6 +305,9 @@ impl Ends {
         }
         by_hand.end_of_stack();
         part.by_hand.insert(file, by_hand);
+        if said_stalls.first.is_some() {
+            part.said_stalls.insert(file, said_stalls);
+        }
         let of_box = boxed
             .torn()
             .zip(marked)
@@ -502,6 +510,7 @@ impl Ends {
         }
         self.goes_on.extend(other.goes_on);
         self.by_hand.extend(other.by_hand);
+        self.said_stalls.extend(other.said_stalls);
         for (file, table) in &mut self.tables {
             table.has_row |= other.rows.contains(file);
             if other.last.contains_key(file) {
@@ -559,6 +568,11 @@ impl Ends {
     /// What a person did to the programs of each file.
     pub(super) fn by_hand(&self) -> impl Iterator<Item = (&u32, &ByHand)> {
         self.by_hand.iter()
+    }
+
+    /// Where the program of each file says that it does not go on.
+    pub(super) fn said_stalls(&self) -> impl Iterator<Item = (&u32, &SaidStalls)> {
+        self.said_stalls.iter()
     }
 
     /// The number of the last line of each file.

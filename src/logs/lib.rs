@@ -59,6 +59,7 @@ mod promises;
 mod read;
 mod reasons;
 mod report;
+mod said_stalls;
 mod scan;
 mod seen;
 mod shape;

@@ -4,12 +4,13 @@
 
 use super::benchmarks::{NIXLBENCH, PERFTEST};
 use super::by_hand::{self, ByHand};
-use super::compose::{Compose, RANKS_ALONE, shown};
+use super::compose::{Compose, RANKS_ALONE, headline, shown};
 use super::ends::{self, BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
 use super::report::{
     BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
     WAITS_AT_END,
 };
+use super::said_stalls::SaidStalls;
 use super::seen::Place;
 use super::signature::{Role, Severity};
 use regex::bytes::Regex;
@@ -24,6 +25,8 @@ static RANKS: LazyLock<Regex> =
 /// Signatures of tables, and of tracebacks, within which a log ends.
 const BENCHMARK_TABLE_OPEN: &str = "benchmark-table-open";
 const TRACEBACK_TORN: &str = "traceback-torn";
+/// Signature of programs that say that they do not go on.
+const SAID_STALL: &str = "said-stall";
 /// Processes that are named of one line.
 const NAMED_MAX: usize = 64;
 /// Kinds of last lines, and of waits that are findings.
@@ -71,6 +74,11 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
         false => waits_of_programs(compose, report),
     };
     if waits.is_empty() && !report.findings.iter().any(fails) {
+        let said = compose.tally.ends.said_stalls();
+        let said = said.filter_map(|(file, said)| said_stall(compose, *file, said));
+        waits = said.take(WAITS_MAX).collect();
+    }
+    if waits.is_empty() && !report.findings.iter().any(fails) {
         waits = tables.map(|table| without_row(compose, table)).collect();
     }
     if waits.is_empty() && !has_harness && !report.findings.iter().any(fails) {
@@ -81,6 +89,42 @@ pub(super) fn add(compose: &Compose<'_>, report: &mut LogReport) {
             .collect();
     }
     report.findings.append(&mut waits);
+}
+
+/// A finding on a program that says itself that it does not go on, where no line behind that shows that it did.
+fn said_stall(compose: &Compose<'_>, file: u32, said: &SaidStalls) -> Option<SignatureFinding> {
+    let (line, text) = said.first.as_ref()?;
+    let of = |line: u64| compose.place(Place { file, line }, None);
+    let (first, last) = (of(*line), of(said.last));
+    if compose.goes_on(&last) {
+        return None;
+    }
+    let sample = shown(text);
+    let mut meaning = format!(
+        "a program says itself that it does not go on: {}",
+        headline(&sample)
+    );
+    if said.ranks.len() > 1 {
+        let ranks: Vec<String> = said.ranks.iter().map(u32::to_string).collect();
+        meaning.push_str(&format!("; ranks that say so: {}", ranks.join(", ")));
+    }
+    let finding = stall(
+        SAID_STALL,
+        &[
+            "a collective or a transfer that does not end: a rank entered it late or never, or data do not pass between two of the GPUs or NICs",
+            "a call of CUDA or of the system does not return on one of the ranks",
+        ],
+        "take stacks of every rank while it hangs (`py-spy dump --pid PID`, `gdb -p PID -batch -ex 'thread apply all bt'`): the rank that waits elsewhere than the others is the one to look at",
+    );
+    Some(SignatureFinding {
+        count: said.count,
+        processes: vec![first.file.clone()],
+        first,
+        last,
+        meaning,
+        sample,
+        ..finding
+    })
 }
 
 /// Findings on programs that say that they wait, or that NCCL begins a communicator. Where the log may just have been

@@ -1450,7 +1450,7 @@ fn with_header<'a>(
 const HEADLINE_MAX: usize = 300;
 
 /// What a line says, without its header, for the first sentence of a finding.
-pub(super) fn headline(line: &str) -> String {
+pub(crate) fn headline(line: &str) -> String {
     let message = crate::loggers::logged_error(line.as_bytes());
     let message = message.map(shown).filter(|text| !text.is_empty());
     let text = message.unwrap_or_else(|| {

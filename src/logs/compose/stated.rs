@@ -106,7 +106,7 @@ impl Compose<'_> {
     }
 
     /// Whether the last message of a process that is behind a line of its file shows that the job went on.
-    pub(super) fn goes_on(&self, place: &LinePlace) -> bool {
+    pub(crate) fn goes_on(&self, place: &LinePlace) -> bool {
         let mut ends = self.tally.ends.iter();
         ends.any(|(file, _, end)| {
             let is_of_file = self.files.get(file as usize) == Some(&place.file);
