@@ -343,7 +343,8 @@ impl Ends {
         self.destroy(speaker, message);
         let front = &message[..message.len().min(FRONT)];
         let kind = waits(front);
-        let is_neutral = kind.is_none() && NEUTRAL.is_match(front) && !CONNECTED.is_match(front);
+        let says = CONNECTED.is_match(front) || super::compose::is_torn_report(front);
+        let is_neutral = kind.is_none() && NEUTRAL.is_match(front) && !says;
         if is_neutral {
             return;
         }

@@ -1189,6 +1189,8 @@ struct GoldenCase {
     sample: String,
     #[serde(default)]
     meaning: String,
+    /// What the meaning must not say.
+    lacks: Option<String>,
     #[serde(default)]
     cause: String,
     #[serde(default)]
@@ -1243,6 +1245,12 @@ fn logs_of_many_jobs_name_their_cause_first() {
         );
         assert!(
             first.meaning.contains(&case.meaning),
+            "{name}: {}",
+            first.meaning
+        );
+        let lacks = |words: &str| !first.meaning.contains(words);
+        assert!(
+            case.lacks.as_deref().is_none_or(lacks),
             "{name}: {}",
             first.meaning
         );

@@ -5,7 +5,9 @@ use super::{Compose, TIMEOUT, shown};
 use crate::report::SignatureFinding;
 use crate::signature::{Role, Severity};
 use crate::tally::{Group, Speaker, Wait};
+use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// PyTorch's lines on how far a rank is, which it writes beside what failed.
 const PROGRESS: [&str; 4] = [
@@ -19,6 +21,9 @@ const SIGNAL: &str = "dump-signal-";
 /// PyTorch's lines on a collective that failed.
 const FAILED: [&str; 2] = [TIMEOUT, "torch-async-exception"];
 const COMPLETED: &str = " completed ";
+/// The number of the collective that failed, in a line on how far the rank is.
+static OF_WORK: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\bwork(?: sequence id)?: (?P<number>\d+)[, ]"));
 /// The group of all ranks, and one whose line does not name it.
 const OF_ALL: [&[u8]; 4] = [b"", b"0", b"0(default_pg)", b"0 (default_pg)"];
 
@@ -116,7 +121,14 @@ pub(super) fn tell_of_progress(findings: &mut [SignatureFinding]) {
         let is_own = |name: &String| failed.iter().any(|one| one.processes.contains(name));
         // What another rank tells of is the same failure, and says less of it.
         let is_passed_on = finding.signature.starts_with(SIGNAL) && !failed.is_empty();
-        if is_passed_on || finding.processes.iter().all(is_own) {
+        // A rank that gave up on the same number gave up on the same collective.
+        let number = OF_WORK.captures(finding.sample.as_bytes());
+        let number = number.map(|found| format!(" number {},", shown(&found["number"])));
+        let is_same = number.is_some_and(|number| {
+            let mut timeouts = failed.iter().filter(|one| one.signature == TIMEOUT);
+            timeouts.any(|one| one.meaning.contains(&number))
+        });
+        if is_passed_on || is_same || finding.processes.iter().all(is_own) {
             finding.role = Role::Consequence;
         }
         let Some((head, rest)) = finding.meaning.split_once(COMPLETED) else {

@@ -108,8 +108,9 @@ pub(super) fn tells_beside(line: &[u8]) -> bool {
 
 /// The rank in the front of a line that PyTorch writes as its watchdog gives up.
 fn torn_report(line: &[u8]) -> Option<u32> {
-    let found = TORN_REPORT.captures(line)?;
-    let is_cut = OF_WATCHDOG.starts_with(&found["source"]);
+    let found = TORN_REPORT.captures(line.trim_ascii())?;
+    let source = found.name("source").map_or(&b""[..], |one| one.as_bytes());
+    let is_cut = OF_WATCHDOG.starts_with(source);
     let rank = str::from_utf8(&found["rank"]).ok()?.parse().ok();
     rank.filter(|_| is_cut)
 }
@@ -161,10 +162,14 @@ const RAY_DISK_FULL: &str = "ray-disk-full";
 const OF_CHANNELS: &str = "transport/net.c";
 /// PyTorch's line on a collective that did not end, and its cause where ranks call it with other sizes.
 const TIMEOUT: &str = "watchdog-timeout";
+const TIMEOUT_TORN: &str = "watchdog-timeout-torn";
 const OTHER_SIZE: &str = "the ranks called different collectives under one number, as the sizes show: a branch, a batch or a number of steps differs on the rank with another size";
-/// The front of a line of PyTorch's errors that is cut within its source, and the source of what its watchdog logs.
+/// The front of a line of PyTorch's errors that is cut before the end of its source, and the source of what its watchdog
+/// logs.
 static TORN_REPORT: LazyLock<Regex> = LazyLock::new(|| {
-    crate::loggers::regex(r"^\[rank(?P<rank>\d{1,6})\]:\[E\d+ [\d:.]+ (?P<source>[\w.:]+)\s*$")
+    crate::loggers::regex(
+        r"^\[rank(?P<rank>\d{1,6})\]:\[E(?:\d+(?: [\d:.]*(?: (?P<source>[\w.:]*))?)?)?$",
+    )
 });
 const OF_WATCHDOG: &[u8] = b"ProcessGroupNCCL.cpp:";
 /// Its cause where ranks wait in others, and most ranks that are named of each.
@@ -1248,7 +1253,8 @@ impl Compose<'_> {
         let started = self.started();
         let last = waiting.last().max(started.keys().last()).copied();
         let last = last.max(self.last_listed());
-        let last = last.unwrap_or_default();
+        let torn = self.torn_reports();
+        let last = last.max(torn.last().copied()).unwrap_or_default();
         let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();
         let mut processes = 0;
         for speaker in &self.tally.speakers {
@@ -1264,17 +1270,27 @@ impl Compose<'_> {
             of_file.values().all(|ranks| ranks.len() == 1) && processes <= of_file.len();
         let has_lines = |rank: &u32| of_file.values().any(|ranks| ranks.contains(rank));
         let others = (0..=last.min(RANKS_MAX)).filter(|rank| !waiting.contains(rank));
-        let torn = self.torn_reports();
         others
             .filter(|rank| !torn.contains(rank))
             .filter(|rank| !are_of_one || has_lines(rank))
             .collect()
     }
 
-    /// The ranks whose last line is the front of one that PyTorch writes as it gives up: the log was cut there.
+    /// The ranks whose last line is the front of one that PyTorch writes as it gives up, and those whose line of that
+    /// is torn before it names the collective.
     fn torn_reports(&self) -> BTreeSet<u32> {
         let ends = self.tally.ends.iter();
-        ends.filter_map(|(.., end)| torn_report(&end.last.text))
+        let cut = ends.filter_map(|(.., end)| torn_report(&end.last.text));
+        let rank = |speaker: u32| match self.tally.speakers.get_index(speaker as usize) {
+            Some(Speaker::Rank { rank, .. }) => Some(*rank),
+            _ => None,
+        };
+        let signatures = self.catalogue.signatures.iter().zip(0_u32..);
+        let reports = signatures.filter(|(one, _)| [TIMEOUT, TIMEOUT_TORN].contains(&&*one.name));
+        let reports: BTreeSet<u32> = reports.map(|(_, number)| number).collect();
+        let seen = self.tally.seen.keys();
+        let reported = seen.filter(|(signature, _)| reports.contains(signature));
+        cut.chain(reported.filter_map(|(_, speaker)| rank(*speaker)))
             .collect()
     }
 

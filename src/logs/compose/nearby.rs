@@ -42,6 +42,10 @@ static TAKES_POINTER: LazyLock<Regex> =
 
 /// The time limit of a collective in a line of PyTorch's watchdog.
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| regex(r"\bTimeout\(ms\)=(?P<ms>\d+)"));
+/// What stands for a collective without its name and number, or without its number.
+const NO_NAME: &str = " ? number ?";
+const TORN_NAME: &str = " a collective whose name is torn off its line";
+const NO_NUMBER: &str = " number ?";
 const NOT_AMONG: &str = "rank {word} is not among those that report it";
 
 /// The process in the prefix of a launcher.
@@ -73,6 +77,9 @@ impl Compose<'_> {
         if finding.signature != super::TIMEOUT {
             return;
         }
+        // Before `OpType=` a line is torn; older releases have no `SeqNum=`.
+        finding.meaning = finding.meaning.replace(NO_NAME, TORN_NAME);
+        finding.meaning = finding.meaning.replace(NO_NUMBER, "");
         let limit = LIMIT.captures(finding.sample.as_bytes());
         let limit = limit.and_then(|found| str::from_utf8(&found["ms"]).ok()?.parse::<u64>().ok());
         if let Some(seconds) = limit.map(|ms| ms / 1000).filter(|seconds| *seconds > 0) {
@@ -227,6 +234,8 @@ mod tests {
         for text in [
             "a task of Slurm ended first: node-a: task 0: Exited with exit code 1, then node-b: task 1: Exited with exit code 134",
             "waited for 1800 s",
+            "PyTorch gave up on ALLREDUCE, which did not end",
+            "PyTorch gave up on a collective whose name is torn off its line, which did not end",
             super::IS_THROWN,
             "rank 0, 3 is not among those that report it",
             "the address 0x14fcb0400000 at which it failed is in a line before that lists buffers of a GPU",
