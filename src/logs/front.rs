@@ -39,6 +39,9 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
         "Mooncake over a network that no line names",
         &[
             "transfer_engine_impl.cpp:",
+            "transfer_metadata.cpp:",
+            "transfer_metadata_plugin.cpp:",
+            "key=mooncake%2Fr",
             "transfer_engine.cpp:",
             "transfer_engine_py.cpp:",
             "transfer_task.cpp:",

@@ -4,7 +4,7 @@
 
 use super::benchmarks::{NIXLBENCH, PERFTEST};
 use super::by_hand::{self, ByHand};
-use super::compose::{Compose, RANKS_ALONE, headline, shown};
+use super::compose::{Compose, RANKS_ALONE, headline, quoted_exception, shown};
 use super::ends::{self, BenchmarkTable, End, LastLine, LastWait, OpenTraceback, WaitKind};
 use super::report::{
     BENCHMARK_WITHOUT_ROW, LinePlace, LogEnd, LogReport, SignatureFinding, UNFINISHED_NCCL_INIT,
@@ -346,8 +346,13 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
         None => "the program".to_owned(),
     };
     let frame = &open.frame;
-    let call = open.call.as_ref();
-    let calls = call.map_or(String::new(), |call| TORN_CALL.replace("{word}", call));
+    // Ray names the exception of a worker in front of its traceback.
+    let head = String::from_utf8_lossy(&open.head.text);
+    let raised = quoted_exception(&head).filter(|name| name.contains("Nccl"));
+    let raised = raised.map(|_| "NCCL".to_owned());
+    let call = open.call.as_ref().or(raised.as_ref());
+    let calls = open.call.as_ref();
+    let calls = calls.map_or(String::new(), |call| TORN_CALL.replace("{word}", call));
     let of_call = call.map(|call| CALL_FAILED.replace("{word}", call));
     let finding = stall(
         TRACEBACK_TORN,

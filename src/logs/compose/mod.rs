@@ -22,6 +22,7 @@ mod transport;
 mod went_on;
 
 pub(super) use self::claims::RANKS_ALONE;
+pub(super) use self::ranking::quoted_exception;
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
     follow_last_warning, follow_lost_peer, follow_named, follow_own_end, follow_warnings,

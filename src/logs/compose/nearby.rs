@@ -42,6 +42,17 @@ static TAKES_POINTER: LazyLock<Regex> =
 
 /// The time limit of a collective in a line of PyTorch's watchdog.
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| regex(r"\bTimeout\(ms\)=(?P<ms>\d+)"));
+/// A call of the system that failed in NCCL's InfiniBand, and the settings by which that chooses a GID.
+static OF_IB: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\btransport/net_ib\w*(?:/\w+)?\.cc:\d+ -> 2"));
+const GID_SETTINGS: [&str; 4] = [
+    "NCCL_IB_GID_INDEX",
+    "NCCL_IB_ADDR_RANGE",
+    "NCCL_IB_ADDR_FAMILY",
+    "NCCL_IB_ROCE_VERSION_NUM",
+];
+const NO_GID: &str = "no GID of the NIC is as {word} ask for, or the peer is not reached from the one that they choose: NCCL's InfiniBand failed as it set up a connection";
+const LOOK_AT_GID: &str = "`show_gids` on every node: each NIC must have a GID of this address, family and version of RoCE at the same place; run it again without these settings, and with NCCL_DEBUG_SUBSYS=INIT,NET, which names the GID that NCCL takes";
 /// What stands for a collective without its name and number, or without its number.
 const NO_NAME: &str = " ? number ?";
 const TORN_NAME: &str = " a collective whose name is torn off its line";
@@ -64,11 +75,28 @@ impl Compose<'_> {
             };
             tell_of_next_tasks(finding, seen);
             self.tell_of_wait(finding);
+            self.tell_of_gid(finding);
             tell_of_address(finding, seen);
             tell_of_exception(finding, seen);
             if seen.near_lines().any(|line| OF_DATA.is_match(line)) {
                 finding.causes.retain(|cause| !cause.starts_with(NO_RANK));
             }
+        }
+    }
+
+    /// Names the choice of a GID where a call of the system failed within NCCL's InfiniBand, and settings choose it.
+    fn tell_of_gid(&self, finding: &mut SignatureFinding) {
+        let is_of_ib = OF_IB.is_match(finding.sample.as_bytes());
+        if finding.signature != super::NET_CHAIN || !is_of_ib {
+            return;
+        }
+        let set = GID_SETTINGS.into_iter().filter(|name| self.is_set(name));
+        let set: Vec<&str> = set.collect();
+        if !set.is_empty() {
+            finding
+                .causes
+                .insert(0, NO_GID.replace("{word}", &set.join(", ")));
+            finding.next_step = Some(LOOK_AT_GID.to_owned());
         }
     }
 
@@ -234,6 +262,8 @@ mod tests {
         for text in [
             "a task of Slurm ended first: node-a: task 0: Exited with exit code 1, then node-b: task 1: Exited with exit code 134",
             "waited for 1800 s",
+            "no GID of the NIC is as NCCL_IB_ADDR_RANGE, NCCL_IB_ADDR_FAMILY ask for, or the peer is not reached from the one that they choose: NCCL's InfiniBand failed as it set up a connection",
+            super::LOOK_AT_GID,
             "PyTorch gave up on ALLREDUCE, which did not end",
             "PyTorch gave up on a collective whose name is torn off its line, which did not end",
             super::IS_THROWN,

@@ -59,7 +59,7 @@ pub(super) fn drop_advice(findings: &mut Vec<SignatureFinding>) {
 }
 
 /// The exception that a line of Ray wraps: `TypeError` in `RayTaskError(TypeError): `.
-fn quoted_exception(line: &str) -> Option<&str> {
+pub(crate) fn quoted_exception(line: &str) -> Option<&str> {
     const WRAPS: [&str; 2] = ["RayTaskError(", "RemoteError("];
     let rest = WRAPS
         .iter()

@@ -5,6 +5,11 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
+        words: "fusing net devices from different numa domains",
+        cause: "NCCL_NET_FORCE_MERGE tells NCCL to join NICs of different NUMA domains into one, which it does not support",
+        next: "unset NCCL_NET_FORCE_MERGE, or name only NICs of one NUMA domain in it: `cat /sys/class/infiniband/*/device/numa_node` tells that of each",
+    },
+    Reason {
         words: "socket.h:*net : socket creation failed : address family|socket.cc:*net : socket creation failed : address family",
         cause: "the address that a peer told, or that NCCL chose here, is of a family that this node or container does not have: IPv6 on one side, or none at all because a rank had no interface",
         next: "`ip -br addr` in the container on every node; choose one interface that has an address of the same family on all of them with NCCL_SOCKET_IFNAME, and the family with NCCL_SOCKET_FAMILY",
