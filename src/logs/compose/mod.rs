@@ -575,7 +575,7 @@ impl Compose<'_> {
         }
     }
 
-    /// Where the log shows the level at which NCCL logs, nobody has to be told to set it.
+    /// Where the log shows the level at which NCCL logs, no finding advises to set it.
     fn know_level(&self, findings: &mut [SignatureFinding]) {
         let networks = self.tally.transports.values();
         let mut networks = networks.flat_map(BTreeMap::values);
