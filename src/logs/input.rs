@@ -255,11 +255,26 @@ pub(super) fn read_lines(source: &mut impl LineSource, buffer: &mut [u8]) -> io:
 }
 
 /// What follows the first bytes of a stream that could not be read further.
-pub(super) struct Failing(pub(super) Option<io::Error>);
+struct Failing(Option<io::Error>);
 
 impl Read for Failing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// At most so many first bytes of a stream, and the stream from its start on. What could not be read is an error behind
+/// them.
+pub(super) fn with_head<'a>(
+    mut source: impl Read + Send + 'a,
+    size: usize,
+) -> (Vec<u8>, Box<dyn Read + Send + 'a>) {
+    let mut head = Vec::with_capacity(size);
+    let taken = source.by_ref().take(size as u64).read_to_end(&mut head);
+    let front = Cursor::new(head.clone());
+    match taken {
+        Ok(_) => (head, Box::new(front.chain(source))),
+        Err(error) => (head, Box::new(front.chain(Failing(Some(error))))),
     }
 }
 

@@ -10,7 +10,7 @@
 //! Not here: what launchers and collectors put before a line (`shape`).
 #![forbid(unsafe_code)]
 
-use super::input::{Failing, LineSource, read_lines};
+use super::input::{LineSource, read_lines, with_head};
 use memchr::{memchr, memmem, memrchr};
 use std::borrow::Cow;
 use std::io::{self, Cursor, Read};
@@ -363,22 +363,13 @@ pub(super) fn plain_text(log: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// The same for a stream. `left_out` counts the bytes of the markup.
-///
-/// # Errors
-/// The source cannot be read.
 pub(super) fn plain<'a>(
-    mut source: impl Read + Send + 'a,
+    source: impl Read + Send + 'a,
     left_out: &'a AtomicU64,
-) -> io::Result<Box<dyn Read + Send + 'a>> {
-    let mut head = Vec::with_capacity(HEAD);
-    let taken = source.by_ref().take(HEAD as u64).read_to_end(&mut head);
-    if let Err(error) = taken {
-        let failing = Failing(Some(error));
-        return Ok(Box::new(Cursor::new(head).chain(failing)));
-    }
+) -> Box<dyn Read + Send + 'a> {
+    let (head, source) = with_head(source, HEAD);
     let markup = Markup::of(&head);
-    let source = Cursor::new(head).chain(source);
-    Ok(match markup {
+    match markup {
         Some(markup) => Box::new(Plain {
             source,
             markup,
@@ -388,8 +379,8 @@ pub(super) fn plain<'a>(
             part: vec![0; PART],
             out: Cursor::new(Vec::new()),
         }),
-        None => Box::new(source),
-    })
+        None => source,
+    }
 }
 
 struct Plain<'a, R> {
@@ -473,7 +464,7 @@ mod tests {
     fn read(text: &str) -> String {
         let mut all = String::new();
         let left_out = AtomicU64::new(0);
-        let mut source = plain(text.as_bytes(), &left_out).expect("read");
+        let mut source = plain(text.as_bytes(), &left_out);
         source.read_to_string(&mut all).expect("text");
         drop(source);
         assert_eq!(left_out.into_inner(), (text.len() - all.len()) as u64);

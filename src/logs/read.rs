@@ -160,10 +160,8 @@ impl<'a> LogReader<'a> {
     fn lines(&mut self, file: u32, before: ReadLines, source: impl Read + Send) -> ReadLines {
         let left_out = AtomicU64::new(0);
         let markup = AtomicU64::new(0);
-        let lines = own_events::log_lines(source, &left_out);
-        let lines = lines.and_then(|lines| markup::plain(lines, &markup));
-        let source = match lines.and_then(terminal::whole) {
-            Ok(source) => source,
+        let source = match own_events::log_lines(source, &left_out) {
+            Ok(lines) => terminal::whole(markup::plain(lines, &markup)),
             Err(error) => {
                 self.in_part(file, error);
                 return before;

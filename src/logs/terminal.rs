@@ -9,7 +9,7 @@
 //! (`markup`).
 #![forbid(unsafe_code)]
 
-use super::input::{Failing, LineSource, read_lines};
+use super::input::{LineSource, read_lines, with_head};
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -165,21 +165,10 @@ pub(super) fn whole_text(log: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// The same for a stream.
-///
-/// # Errors
-/// The source cannot be read.
-pub(super) fn whole<'a>(
-    mut source: impl Read + Send + 'a,
-) -> io::Result<Box<dyn Read + Send + 'a>> {
-    let mut head = Vec::with_capacity(HEAD);
-    let taken = source.by_ref().take(HEAD as u64).read_to_end(&mut head);
-    if let Err(error) = taken {
-        let failing = Failing(Some(error));
-        return Ok(Box::new(Cursor::new(head).chain(failing)));
-    }
+pub(super) fn whole<'a>(source: impl Read + Send + 'a) -> Box<dyn Read + Send + 'a> {
+    let (head, source) = with_head(source, HEAD);
     let page = Page::of(&head);
-    let source = Cursor::new(head).chain(source);
-    Ok(match page {
+    match page {
         Some(page) => Box::new(Lines {
             source,
             whole: Whole::new(page),
@@ -188,8 +177,8 @@ pub(super) fn whole<'a>(
             part: vec![0; PART],
             out: Cursor::new(Vec::new()),
         }),
-        None => Box::new(source),
-    })
+        None => source,
+    }
 }
 
 /// The lines of a log that is cut, joined.
@@ -337,7 +326,7 @@ mod tests {
 
     fn read(log: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
-        whole(log).unwrap().read_to_end(&mut text).unwrap();
+        whole(log).read_to_end(&mut text).unwrap();
         text
     }
 
