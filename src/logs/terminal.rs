@@ -9,6 +9,7 @@
 //! (`markup`).
 #![forbid(unsafe_code)]
 
+use super::digits;
 use super::input::{LineSource, read_lines, with_head};
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
@@ -129,11 +130,7 @@ fn front(line: &[u8]) -> Vec<u8> {
 fn place(line: &[u8], next: &[u8]) -> Vec<u8> {
     let before = &line[line.len().saturating_sub(BESIDE)..];
     let behind = &next[..next.len().min(BESIDE)];
-    let digits = before.iter().chain(behind).map(|byte| match byte {
-        b'0'..=b'9' => b'0',
-        other => *other,
-    });
-    digits.collect()
+    digits::form(&[before, behind].concat())
 }
 
 fn form(text: &[u8]) -> Vec<u8> {
@@ -184,9 +181,9 @@ pub(super) fn whole<'a>(source: impl Read + Send + 'a) -> Box<dyn Read + Send + 
 /// The lines of a log that is cut, joined.
 struct Whole {
     page: Page,
-    /// What is joined so far, the last of its lines, and their number.
+    /// What is joined so far, where the last of its lines begins, and their number.
     joined: Vec<u8>,
-    last: Vec<u8>,
+    last: usize,
     lines: usize,
     /// Whether the last line has an end.
     is_ended: bool,
@@ -197,7 +194,7 @@ impl Whole {
         Self {
             page,
             joined: Vec::new(),
-            last: Vec::new(),
+            last: 0,
             lines: 0,
             is_ended: true,
         }
@@ -205,15 +202,15 @@ impl Whole {
 
     /// Takes a line, and passes what is before it if it begins another one.
     fn take(&mut self, line: &[u8], is_ended: bool, out: &mut Vec<u8>) {
-        let goes_on = (1..LINES_MAX).contains(&self.lines) && self.page.goes_on(&self.last, line);
+        let last = &self.joined[self.last.min(self.joined.len())..];
+        let goes_on = (1..LINES_MAX).contains(&self.lines) && self.page.goes_on(last, line);
         if goes_on {
             self.joined.truncate(text(&self.joined).len());
         } else {
             self.end(out);
         }
+        self.last = self.joined.len();
         self.joined.extend_from_slice(line);
-        self.last.clear();
-        self.last.extend_from_slice(line);
         self.lines += 1;
         self.is_ended = is_ended;
     }

@@ -79,14 +79,9 @@ impl Compose<'_> {
         let Some(finding) = findings.iter_mut().find(is_it) else {
             return;
         };
-        let signatures = self.catalogue.signatures.iter().zip(0_u32..);
-        let numbers = signatures.filter(|(one, _)| one.name == DUPLICATE_GPU);
-        let numbers: BTreeSet<u32> = numbers.map(|(_, number)| number).collect();
-        let seen = self.tally.seen.iter();
-        let seen = seen.filter(|((number, _), _)| numbers.contains(number));
         let (mut pairs, mut hosts) = (BTreeMap::new(), BTreeSet::new());
-        for ((_, speaker), lines) in seen {
-            hosts.insert(self.named_host(*speaker));
+        for (speaker, lines) in self.lines_of(DUPLICATE_GPU) {
+            hosts.insert(self.named_host(speaker));
             if let Some(found) = PAIR.captures(&lines.sample) {
                 let mut ranks = [shown(&found["first"]), shown(&found["second"])];
                 ranks.sort_by_key(|rank| (rank.len(), rank.clone()));

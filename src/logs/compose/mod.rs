@@ -1286,21 +1286,18 @@ impl Compose<'_> {
             Some(Speaker::Rank { rank, .. }) => Some(*rank),
             _ => None,
         };
-        let signatures = self.catalogue.signatures.iter().zip(0_u32..);
-        let reports = signatures.filter(|(one, _)| [TIMEOUT, TIMEOUT_TORN].contains(&&*one.name));
-        let reports: BTreeSet<u32> = reports.map(|(_, number)| number).collect();
-        let seen = self.tally.seen.keys();
-        let reported = seen.filter(|(signature, _)| reports.contains(signature));
-        cut.chain(reported.filter_map(|(_, speaker)| rank(*speaker)))
+        let reported = [TIMEOUT, TIMEOUT_TORN].map(|name| self.lines_of(name));
+        let reported = reported.into_iter().flatten();
+        cut.chain(reported.filter_map(|(speaker, _)| rank(speaker)))
             .collect()
     }
 
     /// The highest rank in torchrun's tables.
     fn last_listed(&self) -> Option<u32> {
-        let mut signatures = self.catalogue.signatures.iter().zip(0_u32..);
-        let (signature, number) = signatures.find(|(one, _)| one.name == names::LISTED)?;
-        let seen = self.tally.seen.iter().filter(|((of, _), _)| *of == number);
-        let texts = seen.flat_map(|(_, seen)| &seen.below);
+        let signature = Signature::named(&self.catalogue.signatures, names::LISTED)?;
+        let texts = self
+            .lines_of(names::LISTED)
+            .flat_map(|(_, seen)| &seen.below);
         let (_, values) = telling(signature.below.as_ref()?, texts)?;
         let ranks = values.get("rank")?.split(", ");
         ranks.filter_map(|rank| rank.parse().ok()).max()

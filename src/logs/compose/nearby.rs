@@ -155,18 +155,22 @@ impl Compose<'_> {
         if finding.signature == UNKNOWN_WARNING {
             return None;
         }
-        let mut signatures = self.catalogue.signatures.iter().zip(0_u32..);
-        let (_, number) = signatures.find(|(one, _)| one.name == finding.signature)?;
         let is_first = |seen: &&SeenLines| {
             let place = self.place(seen.first, None);
             (&place.file, place.line) == (&finding.first.file, finding.first.line)
         };
-        let of = self
-            .tally
-            .seen
-            .iter()
-            .filter(|((one, _), _)| *one == number);
+        let of = self.lines_of(&finding.signature);
         of.map(|(_, seen)| seen).find(is_first)
+    }
+
+    /// The lines of a signature, by process.
+    pub(super) fn lines_of(&self, name: &str) -> impl Iterator<Item = (u32, &SeenLines)> {
+        let mut signatures = self.catalogue.signatures.iter().zip(0_u32..);
+        let number = signatures.find(|(one, _)| one.name == name);
+        let number = number.map(|(_, number)| number);
+        let seen = self.tally.seen.iter();
+        let seen = seen.filter(move |((one, _), _)| Some(*one) == number);
+        seen.map(|((_, speaker), lines)| (*speaker, lines))
     }
 }
 
