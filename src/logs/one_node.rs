@@ -1,4 +1,4 @@
-//! What the front of a log counts of nodes and ranks: whether all ranks of the job are of one node.
+//! Counts of nodes and ranks at the front of a log: whether all ranks of the job run on one node.
 //!
 //! A count of several nodes, or the number of a node that is not the first, is enough to say nothing.
 //!
@@ -112,6 +112,16 @@ pub(super) struct OneNode {
     hosts: BTreeSet<Vec<u8>>,
 }
 
+/// Adds values as long as the set has room: a node has fewer.
+fn add<T: Ord>(set: &mut BTreeSet<T>, more: impl IntoIterator<Item = T>) {
+    let more = more.into_iter().take(WORKERS_MAX);
+    for one in more {
+        if set.len() < WORKERS_MAX {
+            set.insert(one);
+        }
+    }
+}
+
 impl OneNode {
     /// Reads the front of a file.
     pub(super) fn read(&mut self, front: &[u8]) {
@@ -191,10 +201,10 @@ impl OneNode {
         let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<u32>().ok();
         let workers = WORKER.captures_iter(front);
         let workers = workers.filter_map(|found| number(&found["worker"]));
-        self.workers.extend(workers.take(WORKERS_MAX));
+        add(&mut self.workers, workers);
         let processes = OF_EXECUTOR.captures_iter(front);
         let processes = processes.filter_map(|found| number(&found["pid"]));
-        self.of_executor.extend(processes.take(WORKERS_MAX));
+        add(&mut self.of_executor, processes);
         self.has_parts |= OF_PART.is_match(front);
         for found in MEETING.captures_iter(front) {
             let is_within = LOOPBACK.contains(&&found["host"]);
@@ -222,9 +232,9 @@ impl OneNode {
         self.tensor.merge(other.tensor);
         self.pipeline.merge(other.pipeline);
         self.data.merge(other.data);
-        self.places.extend(other.places);
-        self.workers.extend(other.workers);
-        self.of_executor.extend(other.of_executor);
+        add(&mut self.places, other.places);
+        add(&mut self.workers, other.workers);
+        add(&mut self.of_executor, other.of_executor);
         self.has_parts |= other.has_parts;
         self.meet_within |= other.meet_within;
         self.meet_elsewhere |= other.meet_elsewhere;
@@ -255,7 +265,7 @@ impl OneNode {
         self.hosts.iter().map(Vec::as_slice)
     }
 
-    /// The ranks of the job and why all are of one node, if the fronts say so. `seen`: the ranks that lines of NCCL tell.
+    /// The ranks of the job and why all run on one node, if the fronts say so. `seen`: the ranks that lines of NCCL tell.
     pub(super) fn ranks(&self, seen: u32) -> Option<(u32, String)> {
         // Copies of a model that share its requests may each be on a node of its own.
         if !self.is_of_one() || self.data.most > 1 {
@@ -273,7 +283,7 @@ impl OneNode {
             world => world,
         };
         if ranks > 1 && self.nodes.only() == Some(1) {
-            let why = format!("the job is of one node, by its own count, and of {ranks} ranks");
+            let why = format!("the job counts one node and {ranks} ranks");
             return Some((ranks, why));
         }
         let world = self.world.only().filter(|world| *world > 1)?;
@@ -320,7 +330,9 @@ impl OneNode {
             && self.pipeline.most <= 1
             && self.world.most <= ranks;
         is_whole.then(|| {
-            let why = format!("the log has the workers of all {ranks} tensor-parallel ranks, and tells of one host");
+            let why = format!(
+                "the log has the workers of all {ranks} tensor-parallel ranks, and names one host"
+            );
             (ranks, why)
         })
     }
