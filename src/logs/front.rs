@@ -614,7 +614,7 @@ impl Fronts {
         self.has_several_nodes
     }
 
-    /// The ranks of the job and why all are of one node, if the fronts say so.
+    /// The ranks of the job and why all run on one node, if the fronts say so.
     /// `seen`: the ranks that lines of NCCL tell.
     pub(super) fn ranks_of_one_node(&self, seen: u32) -> Option<(u32, String)> {
         self.one_node

@@ -110,7 +110,7 @@ fn width(line: &[u8]) -> usize {
     text(line).iter().filter(begins).count()
 }
 
-/// Whether a line is of one character.
+/// Whether a line repeats one character.
 fn is_rule(line: &[u8]) -> bool {
     text(line).windows(2).all(|pair| pair[0] == pair[1])
 }
@@ -229,7 +229,7 @@ struct Lines<R> {
     whole: Whole,
     /// The start of a line whose end has not come.
     line: Vec<u8>,
-    /// Whether the line is longer than a part: it is of no page, and passes at once.
+    /// Whether the line is longer than a part, and so than any page: it passes at once.
     is_long: bool,
     part: Vec<u8>,
     out: Cursor<Vec<u8>>,

@@ -37,14 +37,14 @@ pub(super) fn tell_of_one_host(findings: &mut [SignatureFinding]) {
     }
 }
 
-/// How the causes of a connection that failed begin that are of one error, and words of that.
+/// Causes of a failed connection that fit one error only: how they begin, and words of the error.
 const OF_ERRORS: [(&str, &[&str]); 4] = [
     ("refused:", &["refused"]),
     ("timed out:", &["timed out"]),
     ("no route:", &["no route", "unreachable"]),
     ("aborted:", &["abort"]),
 ];
-/// Addresses and interfaces that no other host reaches, and the word of a cause that is of them.
+/// Addresses and interfaces that other hosts cannot reach, and a word of the cause that fits them.
 const OF_ONE_LINK: [(&str, &str); 5] = [
     ("fe80:", "fe80::"),
     ("fe80:", "veth"),
@@ -53,8 +53,7 @@ const OF_ONE_LINK: [(&str, &str); 5] = [
     (" virbr", "veth"),
 ];
 
-/// Puts the causes first that the error and the addresses of a connection that failed speak of, and drops those of other
-/// errors.
+/// Puts the causes first that fit the addresses of a failed connection, and drops those that fit other errors.
 pub(super) fn tell_of_addresses(findings: &mut [SignatureFinding]) {
     let of_sockets = |one: &&mut SignatureFinding| one.signature.starts_with("socket-connect-");
     for finding in findings.iter_mut().filter(of_sockets) {

@@ -453,7 +453,7 @@ fn add(fact: String, meaning: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What the innermost frame of a crash tells that is at address 0.
+/// Added to a crash whose innermost frame is at address 0.
 const NULL_CALL: &str = "it called a function at address 0: a null pointer, as of a symbol of a library that was not found";
 
 impl super::Compose<'_> {

@@ -164,7 +164,7 @@ mod tests {
 [2026-11-20 08:14:04,117] [INFO] [launch.py:103:main] Setting CUDA_VISIBLE_DEVICES=0,1,2,3
 "#,
                 "within-node",
-                "the job is of one node, by its own count, and of 4 ranks",
+                "the job counts one node and 4 ranks",
             ),
             // DeepSpeed's launcher counts two nodes of four ranks.
             (
