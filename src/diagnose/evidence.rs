@@ -822,6 +822,8 @@ const ITS_THREAD_RAN_MS: f64 = 50.0;
 const THREAD_TURNS_MIN: u64 = 5;
 /// A thread may lose its CPU inside a call for some hundred milliseconds.
 const STUCK_MIN_MS: f64 = 1000.0;
+/// A test that moves bytes takes less.
+const TEST_MAX_MS: f64 = 1.0;
 /// Shortest stretch that a test rate is computed over.
 pub(crate) const WATCHED_MIN_MS: f64 = 150.0;
 
@@ -886,9 +888,29 @@ impl<'a> Spot<'a> {
     /// that finds a channel inside a call shows little: a loop is inside `test` most of the time.
     pub(crate) fn stuck_in(&self) -> Option<&'a str> {
         let half_a_stall = self.evidence.stands_after_ms() as f64 / 2.0;
-        let is_stuck = self.channel.inside_ms() >= STUCK_MIN_MS.min(half_a_stall);
+        let inside_ms = self.inside_ms();
+        let is_stuck = inside_ms >= STUCK_MIN_MS.min(half_a_stall);
         let call = self.channel.now.in_call.as_deref();
-        call.filter(|_| is_stuck && self.channel.inside_ms() > 0.0)
+        call.filter(|_| is_stuck && inside_ms > 0.0)
+    }
+
+    fn inside_ms(&self) -> f64 {
+        let ended_inside_ms = self.ended_inside_test().map(|watched| watched.ms);
+        self.channel
+            .inside_ms()
+            .max(ended_inside_ms.unwrap_or_default())
+    }
+
+    /// The last stretch without a change of a process that ended inside `test` although its tests can have
+    /// filled little of that stretch: a loop that tests so seldom is hardly ever found inside one, so it
+    /// was inside the last one for most of it. When it was entered is not recorded.
+    pub(crate) fn ended_inside_test(&self) -> Option<Watched> {
+        let (ended, channel) = (self.node.gone.is_some(), self.channel);
+        let watched = channel.watched?;
+        let tested_ms = watched.tests as f64 * TEST_MAX_MS;
+        let is_rare = tested_ms < watched.ms / 10.0;
+        let is_inside = channel.now.in_call.as_deref() == Some("test");
+        (ended && is_inside && is_rare && watched.tests > 0).then_some(watched)
     }
 
     /// Whether it is inside a call that has not returned for as long as a stall, or for as long as is
@@ -903,10 +925,11 @@ impl<'a> Spot<'a> {
                 .is_some_and(|stall| !stall.recovered)
             || is_stall(channel.now.quiet_ms as f64);
         // A call on a channel that stands still may have been entered some time after the last change.
-        let is_most = channel.inside_ms() >= channel.now.quiet_ms as f64 / 2.0;
+        let inside_ms = self.inside_ms();
+        let is_most = inside_ms >= channel.now.quiet_ms as f64 / 2.0;
         let is_all_that_is_known = self.node.gone.is_some() || (is_stalled && is_most);
         let is_open = evidence.is_bad() && !channel.now.closed;
-        let is_long = is_stall(channel.inside_ms()) || is_all_that_is_known;
+        let is_long = is_stall(inside_ms) || is_all_that_is_known;
         self.stuck_in().is_some() && is_open && is_long
     }
 

@@ -126,6 +126,16 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
         .filter(|spot| spot.hangs() && spot.node.died().is_none() && !spot.lacks_cpu());
     let on_channels = alive.filter_map(|spot| {
         let call = spot.stuck_in()?;
+        if let Some(ended) = spot.ended_inside_test() {
+            let why = format!(
+                "the process ended inside {call}, which it had called at most {} times in the {:.1} s before",
+                ended.tests,
+                ended.ms / 1e3
+            );
+            let found = Found::on(Condition::HangInsideCall, spot, 0.9).and(why);
+            let found = found.unseen("when that call was entered: one of 256 tests is recorded with its time");
+            return Some(with_threads(found, spot.node));
+        }
         let so_long = spot.channel.inside_ms() / 1e3;
         let at_least = format!("{call} has not returned for at least {so_long:.1} s");
         // A recorder has no time of the entry, but the call was entered after what it has last.

@@ -244,6 +244,42 @@ fn a_call_that_has_not_returned_for_a_moment_does_not_hang() {
     assert_eq!(names(&found(3100.0)), ["hang-inside-call"]);
 }
 
+/// A recording of a process that ended inside a call, with so many tests since the last change.
+fn ended_inside(call: &str, tests: u64) -> Vec<Finding> {
+    let mut evidence = inside_a_call(call, 1, 0);
+    let one = &mut evidence.nodes[0];
+    one.gone = Some(Gone {
+        how: Some("was killed by signal 9 (SIGKILL)".into()),
+        signal: Some(9),
+    });
+    // The program has one thread: its other comm is as quiet.
+    for channel in &mut one.channels {
+        channel.now.quiet_ms = 9000;
+        channel.watched = Some(Watched {
+            ms: 9000.0,
+            tests,
+            tests_in_doubt: tests.min(255),
+            ..Watched::default()
+        });
+    }
+    diagnose(&evidence)
+}
+
+#[test]
+fn a_process_that_ended_inside_one_of_few_tests_hung_in_it() {
+    for tests in [1, 2, 255] {
+        let findings = ended_inside("test", tests);
+        assert_eq!(names(&findings)[0], "hang-inside-call", "{findings:#?}");
+        let said = findings[0].because.join("; ");
+        let expected = format!(
+            "the process ended inside test, which it had called at most {tests} times in the 9.0 s before"
+        );
+        assert!(said.contains(&expected), "{said}");
+    }
+    // A loop that tests all the time ends inside a test, too.
+    assert!(!names(&ended_inside("test", 90_000)).contains(&"hang-inside-call"));
+}
+
 #[test]
 fn a_run_with_a_short_limit_hangs_within_it() {
     let found = |inside_ms| {
