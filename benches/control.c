@@ -10,9 +10,10 @@
  *   control messages send   (the same)
  *
  * All six accept `--congestion NAME`. The first two accept `--wait poll`: nonblocking
- * calls and sched_yield, as a caller of a plugin must wait, and `--gpu N`: the buffers
- * are in the memory of this GPU, and every chunk goes through pinned memory of as many
- * buffers, copied ahead. Start the two ends in any order; the sender
+ * calls and sched_yield, as a caller of a plugin must wait; `--bytes verified`: the sender
+ * writes every word of a chunk before it sends it, and the receiver compares every word; and
+ * `--gpu N`: the buffers are in the memory of this GPU, and every chunk goes through pinned
+ * memory of as many buffers, copied ahead. Start the two ends in any order; the sender
  * retries a refused connection for ten seconds. Both ends must be given the
  * same numbers. Chunk i goes over stream i mod N, from and to buffer i / N mod B
  * of that stream; the last chunk may be short. One thread per stream. A message is
@@ -54,7 +55,7 @@ enum { STREAMS_MAX = 256, BUFFERS_MAX = 4096, COUNT_MAX = 10000000, READ_BYTES =
 static const uint32_t MAGIC = 0x6c727463;
 
 static struct {
-    bool pingpong, messages, sender, polls, on_gpu;
+    bool pingpong, messages, sender, polls, verifies, on_gpu;
     int gpu;
     struct sockaddr_in address;
     const char *congestion;
@@ -134,6 +135,10 @@ static void take_flag(const char *flag, const char *value)
         if (strcmp(value, "block") != 0 && strcmp(value, "poll") != 0)
             fail(2, "--wait %s: expected block or poll", value);
         options.polls = strcmp(value, "poll") == 0;
+    } else if (strcmp(flag, "--bytes") == 0) {
+        if (strcmp(value, "any") != 0 && strcmp(value, "verified") != 0)
+            fail(2, "--bytes %s: expected any or verified", value);
+        options.verifies = strcmp(value, "verified") == 0;
     } else if (strcmp(flag, "--gpu") == 0) {
         options.on_gpu = true;
         options.gpu = strcmp(value, "0") == 0 ? 0 : (int)number(flag, value, 63);
@@ -161,8 +166,10 @@ static void read_options(int argc, char **argv)
     bool enough = counted ? options.size && options.count : options.chunk && options.total;
     if (!options.address.sin_addr.s_addr || !options.address.sin_port || !enough)
         fail(2, "--addr, --port, %s are required", counted ? "--size and --count" : "--chunk and --total");
-    if (counted && (options.polls || options.on_gpu))
-        fail(2, "--wait and --gpu are for transfers");
+    if (counted && (options.polls || options.verifies || options.on_gpu))
+        fail(2, "--wait, --bytes and --gpu are for transfers");
+    if (options.verifies && (options.on_gpu || options.chunk % sizeof(u64) || options.total % sizeof(u64)))
+        fail(2, "--bytes verified: the memory is the host's, and sizes are multiples of %zu", sizeof(u64));
     if (counted) {
         options.streams = 1;
         options.chunk = options.size;
@@ -342,6 +349,29 @@ static void run_stream_on_gpu(struct stream *stream, u64 chunks)
     CUDA(cuStreamSynchronize, copies->stream);
 }
 
+/* What a word of a chunk holds. */
+static u64 word_of(u64 chunk, size_t word)
+{
+    return (chunk << 32) + word;
+}
+
+static void fill(char *buffer, u64 chunk)
+{
+    u64 *words = (u64 *)buffer;
+    for (size_t word = 0; word < size_of(chunk) / sizeof *words; word++)
+        words[word] = word_of(chunk, word);
+}
+
+static void verify(const char *buffer, u64 chunk)
+{
+    const u64 *words = (const u64 *)buffer;
+    u64 wrong = 0;
+    for (size_t word = 0; word < size_of(chunk) / sizeof *words; word++)
+        wrong |= words[word] ^ word_of(chunk, word);
+    if (wrong)
+        fail(1, "chunk %llu arrived with other bytes", chunk);
+}
+
 static void *run_stream(void *argument)
 {
     struct stream *stream = argument;
@@ -356,10 +386,15 @@ static void *run_stream(void *argument)
     }
     for (u64 chunk = stream->index; chunk < chunks; chunk += options.streams) {
         char *buffer = stream->memory + chunk / options.streams % options.buffers * options.chunk;
-        if (options.sender)
+        if (options.sender) {
+            if (options.verifies)
+                fill(buffer, chunk);
             send_all(stream->fd, buffer, size_of(chunk));
-        else
+        } else {
             receive_all(stream->fd, buffer, size_of(chunk));
+            if (options.verifies)
+                verify(buffer, chunk);
+        }
     }
     return NULL;
 }

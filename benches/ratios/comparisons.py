@@ -85,6 +85,18 @@ def control_polls(programs: Programs, pairs: int) -> None:
         )
 
 
+def control_verify(programs: Programs, pairs: int) -> None:
+    """What writing and comparing every byte costs plain sockets: the control, 512 KiB chunks"""
+    total = programs.iterations * programs.bytes(GIB)
+    for connections in (1, 2, 4, 8, 16):
+        compare(
+            pairs, f"connections {connections}",
+            Side("verified", lambda: programs.control_transfer(connections, total, data="verified")),
+            Side("any bytes", lambda: programs.control_transfer(connections, total)),
+            Row("gb_per_s", None),
+        )
+
+
 def verify(programs: Programs, pairs: int) -> None:
     """Verify on over verify off, 512 KiB chunks"""
     for connections in (1, 2, 4, 8, 16):
@@ -358,7 +370,7 @@ def export(programs: Programs, pairs: int) -> None:
 
 COMPARISONS: dict[str, Callable[[Programs, int], None]] = {
     "iperf-sockets": iperf_sockets, "iperf-connections": iperf_connections, "control": control,
-    "control-polls": control_polls, "iterations": iterations, "verify": verify,
+    "control-polls": control_polls, "control-verify": control_verify, "iterations": iterations, "verify": verify,
     "idle": idle, "engine": engine, "small": small, "round-trip": round_trip, "memory": memory, "channels": channels,
     "discover": discover, "fixed": fixed, "cpu": cpu, "shim": shim, "tap-calls": tap_calls, "tap": tap,
     "attached": attached, "recorder-memory": recorder_memory, "export": export, **nodes.COMPARISONS,

@@ -216,9 +216,9 @@ class Programs:
         return self.both_ends(self.control_program, ends, flags, self.env)
 
     def control_transfer(self, streams: int, total: int, chunk: int = CHUNK, *, buffers: int = 16,
-                         wait: str = "block", gpus: tuple[int, int] | None = None) -> Sample:
+                         wait: str = "block", data: str = "any", gpus: tuple[int, int] | None = None) -> Sample:
         """`gpus` are those of sender and receiver."""
-        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": buffers, "wait": wait}
+        flags = {"streams": streams, "chunk": chunk, "total": total, "buffers": buffers, "wait": wait, "bytes": data}
         send, recv = ([] if gpus is None else ["--gpu", str(gpu)] for gpu in gpus or (0, 0))
         sample = self.control([["recv", *recv], ["send", *send]], flags)
         return {**sample, "ns_per_request": 1e9 / sample["messages_per_s"]}
