@@ -154,7 +154,7 @@ enum Whole {
     Variable,
 }
 /// Keys whose value is a name, without signs between words.
-const KEYS: [(&str, Kind, Whole); 28] = [
+const KEYS: [(&str, Kind, Whole); 29] = [
     ("CLOUDPROJECT", Kind::Project, Whole::End),
     ("GCLOUDPROJECT", Kind::Project, Whole::End),
     ("GCPPROJECT", Kind::Project, Whole::End),
@@ -166,6 +166,7 @@ const KEYS: [(&str, Kind, Whole); 28] = [
     ("BUCKETNAME", Kind::Bucket, Whole::End),
     ("HOSTNAME", Kind::Node, Whole::End),
     ("PODNAME", Kind::Node, Whole::End),
+    ("POD", Kind::Node, Whole::End),
     ("NODENAME", Kind::Node, Whole::End),
     ("MASTERADDR", Kind::Node, Whole::Yes),
     ("HOSTID", Kind::Node, Whole::End),
@@ -185,13 +186,14 @@ const KEYS: [(&str, Kind, Whole); 28] = [
     ("SUDOUSER", Kind::User, Whole::Variable),
 ];
 /// Something that every key contains.
-const STEMS: [&str; 23] = [
+const STEMS: [&str; 24] = [
     "project",
     "bucket",
     "hostname",
     "pod_name",
     "pod-name",
     "podname",
+    "_pod",
     "node_name",
     "nodename",
     "master_addr",

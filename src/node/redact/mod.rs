@@ -294,6 +294,7 @@ impl Redactor {
         for part in parts::of(text) {
             let hosts = tokens::hosts(part.text()).into_iter();
             hosts.for_each(|host| self.host_of_url(host));
+            names.extend(shape::pods(part.text()).map(|pod| (Kind::Node, pod)));
             context::names(part.text(), |kind, name| names.push((kind, name)));
         }
         for (kind, name) in names {

@@ -1,5 +1,5 @@
 //! Recognises addresses of machines and persons anywhere in a text: `eth1:10.0.1.25<0>`,
-//! `ada@example.com`, and ids of pods and boots, which are UUIDs.
+//! `ada@example.com`, ids of pods and boots, which are UUIDs, and names of pods.
 #![forbid(unsafe_code)]
 
 use super::literals::Literals;
@@ -15,6 +15,12 @@ const V6_BYTES_MAX: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len(
 const V4_BYTES_MAX: usize = "255.255.255.255".len() + 1;
 /// Parts of a UUID.
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// What Kubernetes makes the ends of names from, so that they spell no word.
+const POD_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Letters of the hash of a ReplicaSet, and of the end of a pod.
+const POD_HASH_BYTES: std::ops::RangeInclusive<usize> = 8..=10;
+const POD_END_BYTES: usize = 5;
 
 /// The kind of a recognised text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +86,30 @@ fn end_of_domain(text: &str, at: usize) -> Option<usize> {
     let is_top =
         (2..=24).contains(&top.len()) && top.bytes().all(|byte| byte.is_ascii_alphabetic());
     (!site.is_empty() && is_top && !UNITS.contains(&top)).then_some(at + domain.len())
+}
+
+/// Names of pods of a Deployment, by the two ends that Kubernetes gives them: `trainer-6d4b75cb6d-hwvk7`.
+pub(super) fn pods(text: &str) -> impl Iterator<Item = &str> {
+    let is_of_name =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    text.split(move |letter| !is_of_name(letter))
+        .filter(|name| is_pod(name))
+}
+
+fn is_pod(name: &str) -> bool {
+    let is_made = |part: &str| part.bytes().all(|byte| POD_LETTERS.contains(&byte));
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let mut parts = name.rsplitn(3, '-');
+    let (Some(end), Some(hash), Some(owner)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    end.len() == POD_END_BYTES
+        && is_made(end)
+        && POD_HASH_BYTES.contains(&hash.len())
+        && is_made(hash)
+        && hash.bytes().any(is_digit)
+        && !hash.bytes().all(is_digit)
+        && !owner.is_empty()
 }
 
 fn is_word(byte: u8) -> bool {
