@@ -8,7 +8,7 @@
 use super::front::GPUS_OF_A_NODE;
 use super::loggers::regex;
 use regex::bytes::Regex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// Counts, and numbers of nodes: `nnodes=1`, `"NUM_NODES": 1`, `--nnodes 1`, `world size 8`. A range is of several nodes.
@@ -33,6 +33,36 @@ const RANKS_OF_PARTS: [&str; 18] = [
     "node", "machine", "group", "role", "tp", "pp", "dp", "ep", "cp", "sp", "data", "pipeline",
     "tensor", "model", "expert", "moe", "parallel", "dcp",
 ];
+
+/// What a process of accelerate says of itself, in lines of one block.
+static OF_ACCELERATE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\bNum processes: (?P<world>\d{1,5})\s{1,8}Process index: (?P<rank>\d{1,5})\s{1,8}Local process index: (?P<local>\d{1,5})\s",
+    )
+});
+
+/// A rank of a communicator of NCCL, and the number of its GPU on its node: `rank 3 nranks 4 cudaDev 3`.
+static RANK_OF_COMM: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"\brank (?P<rank>\d{1,5}) nranks (?P<ranks>\d{1,5}) cudaDev (?P<device>\d{1,3})\b")
+});
+/// The least ranks of a communicator whose GPUs' numbers tell that they are of one node: with fewer, a program may have
+/// taken the rank for the number of the GPU.
+const RANKS_BY_GPU: u32 = 4;
+
+/// What NCCL says to be reached from a GPU: `GPU/23000 :GPU/1000 (2/24.0/PHB) GPU/23000 (0/5000.0/LOC) CPU/0 (1/24.0/PHB)`.
+static PATHS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"NCCL INFO GPU/[0-9A-Fa-f-]+ :(?P<paths>GPU/[^\n]*\)) *\r?\n"));
+const OF_GPU: &[u8] = b"GPU/";
+const OF_NET: &[u8] = b"NET/";
+
+/// A line of NCCL of a GPU of a process, and a ring of all ranks: `Channel 01/24 :    0   1`.
+static OF_DEVICE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?P<process>[\w.-]+:\d+):\d+ \[(?P<device>\d{1,3})\] NCCL INFO (?:Channel \d+/\d+ :(?P<ring>(?: +\d+)+) *\r?\n)?",
+    )
+});
+/// Most processes whose GPUs are kept.
+const PROCESSES_MAX: usize = 16;
 
 /// A worker of a model's tensor-parallel ranks: SGLang's `[08:14:04 TP1]`, vLLM's `(Worker_TP1 pid=71)`.
 static WORKER: LazyLock<Regex> = LazyLock::new(|| {
@@ -110,6 +140,16 @@ pub(super) struct OneNode {
     /// Whether the number of a node, or a worker, is of another node.
     has_other_node: bool,
     hosts: BTreeSet<Vec<u8>>,
+    /// Whether the place of a rank is the number of a GPU, which need not be its rank on its node.
+    has_devices: bool,
+    /// For each size of a communicator, its highest rank, and whether each rank has the number of its GPU.
+    comms: BTreeMap<u32, (u32, bool)>,
+    /// The most GPUs that NCCL reaches from one, and whether it reaches a NIC.
+    reached: u32,
+    reaches_nics: bool,
+    /// GPUs of each process of NCCL, and the ranks of the rings.
+    devices: BTreeMap<Vec<u8>, BTreeSet<u32>>,
+    rings: Values,
 }
 
 /// Adds values as long as the set has room: a node has fewer.
@@ -120,6 +160,10 @@ fn add<T: Ord>(set: &mut BTreeSet<T>, more: impl IntoIterator<Item = T>) {
             set.insert(one);
         }
     }
+}
+
+fn number_of(value: &[u8]) -> Option<u32> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 impl OneNode {
@@ -149,6 +193,9 @@ impl OneNode {
         }
         self.read_ranks(front);
         self.read_workers(front);
+        if memchr::memmem::find(front, b"NCCL INFO ").is_some() {
+            self.read_comms(front);
+        }
         for found in WORLDS.captures_iter(front) {
             let count = std::str::from_utf8(&found["count"]);
             if let Some(count) = count.ok().and_then(|count| count.parse().ok()) {
@@ -163,6 +210,13 @@ impl OneNode {
 
     /// Reads which rank of its node a rank of the job is, where one line tells both.
     fn read_ranks(&mut self, front: &[u8]) {
+        for found in OF_ACCELERATE.captures_iter(front) {
+            let place = number_of(&found["rank"]).zip(number_of(&found["local"]));
+            number_of(&found["world"])
+                .into_iter()
+                .for_each(|all| self.world.add(all));
+            self.add_places(place);
+        }
         for line in front.split(|byte| *byte == b'\n') {
             let (mut ranks, mut locals) = (BTreeSet::new(), BTreeSet::new());
             for found in RANK.captures_iter(line) {
@@ -181,6 +235,7 @@ impl OneNode {
                 } else if !RANKS_OF_PARTS.contains(&of) {
                     ranks.insert(rank);
                 }
+                self.has_devices |= found.name("device").is_some();
                 locals.extend(number("device"));
                 number("world")
                     .into_iter()
@@ -188,22 +243,70 @@ impl OneNode {
             }
             if let (1, 1, Some(rank), Some(local)) =
                 (ranks.len(), locals.len(), ranks.first(), locals.first())
-                && self.places.len() < WORKERS_MAX
             {
-                self.has_other_node |= *rank >= GPUS_OF_A_NODE;
-                self.places.insert((*rank, *local));
+                self.add_places([(*rank, *local)]);
             }
+        }
+    }
+
+    fn add_places(&mut self, places: impl IntoIterator<Item = (u32, u32)>) {
+        for (rank, local) in places {
+            self.has_other_node |= rank >= GPUS_OF_A_NODE;
+            add(&mut self.places, [(rank, local)]);
+        }
+    }
+
+    /// Reads what NCCL says of the GPUs of its ranks.
+    fn read_comms(&mut self, front: &[u8]) {
+        for found in RANK_OF_COMM.captures_iter(front) {
+            let (Some(rank), Some(ranks), Some(device)) = (
+                number_of(&found["rank"]),
+                number_of(&found["ranks"]),
+                number_of(&found["device"]),
+            ) else {
+                continue;
+            };
+            self.add_rank_of_comm(ranks, rank, rank == device);
+        }
+        for found in PATHS.captures_iter(front) {
+            let gpus = memchr::memmem::find_iter(&found["paths"], OF_GPU).count();
+            self.reached = self.reached.max(u32::try_from(gpus).unwrap_or(u32::MAX));
+            self.reaches_nics |= memchr::memmem::find(&found["paths"], OF_NET).is_some();
+        }
+        for found in OF_DEVICE.captures_iter(front) {
+            if let Some(device) = number_of(&found["device"]) {
+                self.add_device(found["process"].to_vec(), [device]);
+            }
+            if let Some(ring) = found.name("ring") {
+                let ranks = ring.as_bytes().split(|byte| *byte == b' ');
+                let ranks = ranks.filter(|rank| !rank.is_empty()).count();
+                self.rings.add(u32::try_from(ranks).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    fn add_rank_of_comm(&mut self, ranks: u32, rank: u32, is_its_gpu: bool) {
+        if self.comms.len() < WORKERS_MAX || self.comms.contains_key(&ranks) {
+            let (most, are_theirs) = self.comms.entry(ranks).or_insert((0, true));
+            *most = (*most).max(rank);
+            *are_theirs &= is_its_gpu;
+        }
+    }
+
+    fn add_device(&mut self, process: Vec<u8>, of: impl IntoIterator<Item = u32>) {
+        if self.devices.len() < PROCESSES_MAX || self.devices.contains_key(&process) {
+            add(self.devices.entry(process).or_default(), of);
         }
     }
 
     fn read_workers(&mut self, front: &[u8]) {
         let has = |word: &&[u8]| memchr::memmem::find(front, word).is_some();
-        let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<u32>().ok();
+
         let workers = WORKER.captures_iter(front);
-        let workers = workers.filter_map(|found| number(&found["worker"]));
+        let workers = workers.filter_map(|found| number_of(&found["worker"]));
         add(&mut self.workers, workers);
         let processes = OF_EXECUTOR.captures_iter(front);
-        let processes = processes.filter_map(|found| number(&found["pid"]));
+        let processes = processes.filter_map(|found| number_of(&found["pid"]));
         add(&mut self.of_executor, processes);
         self.has_parts |= OF_PART.is_match(front);
         for found in MEETING.captures_iter(front) {
@@ -212,7 +315,7 @@ impl OneNode {
             self.meet_elsewhere |= !is_within;
         }
         for found in IN_ONE_PROCESS.captures_iter(front) {
-            let gpus = number(&found["gpus"]).unwrap_or_default();
+            let gpus = number_of(&found["gpus"]).unwrap_or_default();
             self.in_one_process = self.in_one_process.max(gpus);
         }
         self.has_data_parallel |= has(&DATA_PARALLEL) && OF_REPLICAS.iter().any(has);
@@ -243,6 +346,16 @@ impl OneNode {
         self.has_processes |= other.has_processes;
         self.has_other_node |= other.has_other_node;
         other.hosts.into_iter().for_each(|one| self.add_host(one));
+        self.has_devices |= other.has_devices;
+        for (ranks, (rank, is_its_gpu)) in other.comms {
+            self.add_rank_of_comm(ranks, rank, is_its_gpu);
+        }
+        self.reached = self.reached.max(other.reached);
+        self.reaches_nics |= other.reaches_nics;
+        self.rings.merge(other.rings);
+        for (process, of) in other.devices {
+            self.add_device(process, of);
+        }
     }
 
     /// The one size of the job that is named, unless there is a sign of several nodes.
@@ -293,9 +406,56 @@ impl OneNode {
         })
     }
 
-    /// Every rank of the job is the same rank of its node.
+    /// The ranks of the largest communicator of NCCL and why all are of one node, by its GPUs. A job may have a larger
+    /// communicator that the log lacks, so this is asked only where no line names a network.
+    pub(super) fn of_gpus(&self) -> Option<(u32, String)> {
+        if !self.is_of_one() || self.data.most > 1 {
+            return None;
+        }
+        let largest = self.comms.last_key_value();
+        let largest = largest.map(|(ranks, (rank, are_theirs))| (*ranks, *rank, *are_theirs));
+        // NCCL keeps no NIC where the GPUs of the node are those of all ranks.
+        if self.reached > 1
+            && !self.reaches_nics
+            && largest.is_none_or(|(ranks, ..)| ranks <= self.reached)
+        {
+            let ranks = self.reached;
+            let why = format!(
+                "NCCL's paths from each GPU lead to {ranks} GPUs and to no NIC, as where these are of all ranks"
+            );
+            return Some((ranks, why));
+        }
+        if let Some((ranks, rank, true)) = largest
+            && (RANKS_BY_GPU..=GPUS_OF_A_NODE).contains(&ranks)
+            && rank < ranks
+            && rank >= ranks / 2
+        {
+            let why = format!(
+                "rank {rank} of the {ranks} ranks of a communicator has GPU {rank} of its node, so more than half of them are on it"
+            );
+            return Some((ranks, why));
+        }
+        let ranks = self.rings.only().filter(|ranks| *ranks > 1)?;
+        let mut processes = self.devices.values();
+        let is_whole = processes.len() == 1
+            && processes.all(|of| of.len() as u32 == ranks)
+            && largest.is_none_or(|(of, ..)| of <= ranks);
+        is_whole.then(|| {
+            let why = format!("one process has the GPUs of all {ranks} ranks of its rings");
+            (ranks, why)
+        })
+    }
+
+    /// Every rank of the job is the same rank of its node, or the last one is.
     fn of_places(&self) -> Option<(u32, String)> {
         let world = self.world()?;
+        let last = (world - 1, world - 1);
+        let is_same = self.places.iter().all(|(rank, local)| rank == local);
+        if is_same && !self.has_devices && self.places.contains(&last) {
+            let why =
+                format!("the last of the {world} ranks of the job has that number on its node");
+            return Some((world, why));
+        }
         let is_whole = self
             .places
             .iter()

@@ -125,7 +125,15 @@ impl Compose<'_> {
             );
             is_one.then_some((world, why))
         };
-        let found = of_fronts.or_else(of_command).or_else(of_memory)?;
+        let of_gpus = || {
+            let found = fronts.one_node().of_gpus()?;
+            let has_more = ranks.last().is_some_and(|last| *last >= found.0);
+            (!has_more && self.names_no_network()).then_some(found)
+        };
+        let found = of_fronts
+            .or_else(of_command)
+            .or_else(of_memory)
+            .or_else(of_gpus)?;
         let libraries = self.library_networks();
         let is_of_gloo = libraries.keys().all(|one| one.starts_with("Gloo "));
         let moves_own = libraries.is_empty() || is_of_gloo && self.has_nccl();
@@ -295,6 +303,116 @@ node-a:71:71 [0] NCCL INFO Using network IB
 [rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error
 [rank1]: Error while creating shared memory segment /dev/shm/nccl-q4LZ7m (size 5767520)
   host      : node-a
+"#,
+                "unknown",
+                "",
+            ),
+            // Each process of accelerate has the same number on its node.
+            (
+                r#"11/20/2026 08:14:04 - INFO - __main__ - Distributed environment: MULTI_GPU  Backend: nccl
+Num processes: 2
+Process index: 1
+Local process index: 1
+Device: cuda:1
+
+"#,
+                "within-node",
+                "the last of the 2 ranks of the job has that number on its node",
+            ),
+            // Processes of accelerate are of two nodes.
+            (
+                r#"11/20/2026 08:14:04 - INFO - __main__ - Distributed environment: MULTI_GPU  Backend: nccl
+Num processes: 4
+Process index: 3
+Local process index: 1
+Device: cuda:1
+
+"#,
+                "unknown",
+                "",
+            ),
+            // A rank of the second half has the GPU of its number, so the first half is on its node.
+            (
+                "node-a:71:91 [3] NCCL INFO comm 0x55bd1c0a7e40 rank 3 nranks 4 cudaDev 3 busId 70 - Abort COMPLETE\n",
+                "within-node",
+                "rank 3 of the 4 ranks of a communicator has GPU 3 of its node",
+            ),
+            // Two nodes of two ranks, of ranks in turn, of more ranks, of two hosts, and with a network.
+            (
+                "node-a:71:91 [1] NCCL INFO comm 0x55bd1c0a7e40 rank 3 nranks 4 cudaDev 1 busId 70 - Abort COMPLETE\n",
+                "unknown",
+                "",
+            ),
+            (
+                "node-a:71:91 [1] NCCL INFO comm 0x55bd1c0a7e40 rank 1 nranks 4 cudaDev 1 busId 70 - Abort COMPLETE\n",
+                "unknown",
+                "",
+            ),
+            (
+                "node-a:71:91 [1] NCCL INFO comm 0x55bd1c0a7e40 rank 1 nranks 2 cudaDev 1 busId 70 - Abort COMPLETE\n",
+                "unknown",
+                "",
+            ),
+            (
+                r#"node-a:71:91 [3] NCCL INFO comm 0x55bd1c0a7e40 rank 3 nranks 4 cudaDev 3 busId 70 - Abort COMPLETE
+node-a:71:91 [3] NCCL INFO comm 0x55bd1c0a8e40 rank 3 nranks 16 cudaDev 3 busId 70 - Abort COMPLETE
+"#,
+                "unknown",
+                "",
+            ),
+            (
+                r#"node-a:71:91 [3] NCCL INFO comm 0x55bd1c0a7e40 rank 3 nranks 4 cudaDev 3 busId 70 - Abort COMPLETE
+node-b:71:91 [2] NCCL INFO comm 0x55bd1c0a7e40 rank 2 nranks 4 cudaDev 2 busId 70 - Abort COMPLETE
+"#,
+                "unknown",
+                "",
+            ),
+            (
+                r#"node-a:71:91 [3] NCCL INFO Using network IB
+node-a:71:91 [3] NCCL INFO comm 0x55bd1c0a7e40 rank 3 nranks 4 cudaDev 3 busId 70 - Abort COMPLETE
+"#,
+                "ib",
+                "",
+            ),
+            // NCCL keeps no NIC, as the GPUs of the node are of all ranks.
+            (
+                r#"node-a:71:91 [0] NCCL INFO GPU/23000 :GPU/1000 (2/24.000000/PHB) GPU/23000 (0/5000.000000/LOC) CPU/0 (1/24.000000/PHB) 
+node-a:72:92 [1] NCCL INFO GPU/1000 :GPU/1000 (0/5000.000000/LOC) GPU/23000 (2/24.000000/PHB) CPU/0 (1/24.000000/PHB) 
+"#,
+                "within-node",
+                "NCCL's paths from each GPU lead to 2 GPUs and to no NIC",
+            ),
+            // It keeps a NIC, or the line ends within a path.
+            (
+                r#"node-a:71:91 [0] NCCL INFO GPU/23000 :GPU/1000 (2/24.000000/PHB) GPU/23000 (0/5000.000000/LOC) CPU/0 (1/24.000000/PHB) 
+node-a:72:92 [1] NCCL INFO GPU/1000 :GPU/1000 (0/5000.000000/LOC) GPU/23000 (2/24.000000/PHB) CPU/0 (1/24.000000/PHB) NET/0 (2/12.500000/PHB) 
+"#,
+                "unknown",
+                "",
+            ),
+            (
+                "node-a:71:91 [0] NCCL INFO GPU/23000 :GPU/1000 (2/24.000000/PHB) GPU/23000 (0/5000.000000/LOC) CPU/0 (1/24.000000/PHB)",
+                "unknown",
+                "",
+            ),
+            // One process has the GPUs of a ring, or those of half of it.
+            (
+                r#"node-a:71:91 [0] NCCL INFO Channel 01/24 :    0   1
+node-a:71:92 [1] NCCL INFO P2P Chunksize set to 524288
+"#,
+                "within-node",
+                "one process has the GPUs of all 2 ranks of its rings",
+            ),
+            (
+                r#"node-a:71:91 [0] NCCL INFO Channel 01/24 :    0   1   2   3
+node-a:71:92 [1] NCCL INFO P2P Chunksize set to 524288
+"#,
+                "unknown",
+                "",
+            ),
+            (
+                r#"node-a:71:91 [0] NCCL INFO Channel 01/24 :    0   1
+node-a:72:92 [1] NCCL INFO P2P Chunksize set to 524288
 "#,
                 "unknown",
                 "",

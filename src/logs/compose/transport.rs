@@ -374,6 +374,13 @@ impl Compose<'_> {
         self.tally.seen.values().any(|seen| info(&seen.sample))
     }
 
+    /// Whether no line names a network of NCCL, and nothing asks for one.
+    pub(super) fn names_no_network(&self) -> bool {
+        self.networks().is_empty()
+            && self.tried().is_empty()
+            && self.asked(&BTreeMap::new()).is_empty()
+    }
+
     /// The networks that NCCL's lines name, asked where none of them came up.
     fn tried(&self) -> BTreeSet<String> {
         let named = self.tally.transports.values().flatten();
