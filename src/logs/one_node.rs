@@ -61,6 +61,10 @@ static OF_DEVICE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?P<process>[\w.-]+:\d+):\d+ \[(?P<device>\d{1,3})\] NCCL INFO (?:Channel \d+/\d+ :(?P<ring>(?: +\d+)+) *\r?\n)?",
     )
 });
+/// The interface over which NCCL's ranks meet: `Bootstrap : Using [0]lo:127.0.0.1<0>`.
+static BOOTSTRAP: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"Bootstrap : Using (?:\[0\])?(?P<interface>[\w.-]+):(?P<address>\S+)<")
+});
 /// Most processes whose GPUs are kept.
 const PROCESSES_MAX: usize = 16;
 
@@ -144,6 +148,9 @@ pub(super) struct OneNode {
     has_devices: bool,
     /// For each size of a communicator, its highest rank, and whether each rank has the number of its GPU.
     comms: BTreeMap<u32, (u32, bool)>,
+    /// Whether NCCL's ranks meet over the loopback interface, and over others.
+    boots_within: bool,
+    boots_elsewhere: bool,
     /// The most GPUs that NCCL reaches from one, and whether it reaches a NIC.
     reached: u32,
     reaches_nics: bool,
@@ -273,6 +280,11 @@ impl OneNode {
             self.reached = self.reached.max(u32::try_from(gpus).unwrap_or(u32::MAX));
             self.reaches_nics |= memchr::memmem::find(&found["paths"], OF_NET).is_some();
         }
+        for found in BOOTSTRAP.captures_iter(front) {
+            let is_within = &found["interface"] == b"lo" && found["address"].starts_with(b"127.");
+            self.boots_within |= is_within;
+            self.boots_elsewhere |= !is_within;
+        }
         for found in OF_DEVICE.captures_iter(front) {
             if let Some(device) = number_of(&found["device"]) {
                 self.add_device(found["process"].to_vec(), [device]);
@@ -352,6 +364,8 @@ impl OneNode {
         }
         self.reached = self.reached.max(other.reached);
         self.reaches_nics |= other.reaches_nics;
+        self.boots_within |= other.boots_within;
+        self.boots_elsewhere |= other.boots_elsewhere;
         self.rings.merge(other.rings);
         for (process, of) in other.devices {
             self.add_device(process, of);
@@ -388,6 +402,7 @@ impl OneNode {
             .or_else(|| self.of_places())
             .or_else(|| self.of_workers())
             .or_else(|| self.of_process())
+            .or_else(|| self.of_bootstrap(seen))
     }
 
     fn of_counts(&self, seen: u32) -> Option<(u32, String)> {

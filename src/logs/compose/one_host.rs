@@ -417,6 +417,30 @@ node-a:72:92 [1] NCCL INFO P2P Chunksize set to 524288
                 "unknown",
                 "",
             ),
+            // The ranks meet over the loopback interface, or some of them do.
+            (
+                r#"node-a:71:71 [0] NCCL INFO Bootstrap : Using lo:127.0.0.1<0>
+node-a:72:72 [1] NCCL INFO Bootstrap : Using [0]lo:127.0.0.1<0>
+node-a:71:71 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>
+"#,
+                "within-node",
+                "NCCL's ranks meet over the loopback interface, over which they reach no other host",
+            ),
+            (
+                r#"node-a:71:71 [0] NCCL INFO Bootstrap : Using lo:127.0.0.1<0>
+node-a:72:72 [1] NCCL INFO Bootstrap : Using eth0:10.0.1.25<0>
+node-a:71:71 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>
+"#,
+                "socket",
+                "",
+            ),
+            (
+                r#"node-a:71:71 [0] NCCL INFO Bootstrap : Using lo:127.0.0.1<0>
+node-b:72:72 [1] NCCL INFO Bootstrap : Using lo:127.0.0.1<0>
+"#,
+                "unknown",
+                "",
+            ),
             // The job's network is that of another library.
             (
                 "nnodes=1 WORLD_SIZE=2\nI1120 08:14:04.054445 71 rdma_endpoint.cpp:108] Connection has been established\n",
