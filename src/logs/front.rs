@@ -124,7 +124,7 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
         &["GB/s (RDMA)", "rdma_send_bytes: ", "kernel(RDMA): "],
     ),
     (
-        "Gloo TCP",
+        GLOO,
         &[
             "Gloo connectFullMesh",
             "= ProcessGroupGloo(",
@@ -255,6 +255,15 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
 static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"\(--backend=\[[^\]\n]{0,200}\]\) *: *(?P<backend>UCX|LIBFABRIC|Mooncake)\b")
 });
+
+/// What Horovod is built with: `Available Tensor Operations:` and a list, `    [X] Gloo`.
+static OF_HOROVOD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\bAvailable Tensor Operations:[ \t]*\r?\n(?P<list>(?:[ \t]*\[[ X]\] [\w-]+[ \t]*\r?\n)+)",
+    )
+});
+const BUILT_WITH: &[u8] = b"[X] ";
+const GLOO: &str = "Gloo TCP";
 
 /// Words of a line on a library that is not there, or that could be used and need not be.
 const ABSENT: [&[u8]; 14] = [
@@ -476,6 +485,7 @@ impl Fronts {
         let front = &block[..block.len().min(FRONT)];
         self.see_libraries(front);
         self.see_nixlbench(front);
+        self.see_horovod(front);
         self.has_several_nodes |= COUNTS
             .captures_iter(front)
             .any(|found| is_of_several(&found));
@@ -540,6 +550,19 @@ impl Fronts {
         };
         let library = LIBRARIES.iter().position(|(name, _)| of(name).is_some());
         self.libraries.extend(library);
+    }
+
+    /// Reads whether Horovod has nothing else than Gloo to move data.
+    fn see_horovod(&mut self, front: &[u8]) {
+        let Some(found) = OF_HOROVOD.captures(front) else {
+            return;
+        };
+        let list = found["list"].split(|byte| *byte == b'\n');
+        let mut built = list.filter_map(|line| line.trim_ascii().strip_prefix(BUILT_WITH));
+        if built.next() == Some(b"Gloo") && built.next().is_none() {
+            let library = LIBRARIES.iter().position(|(name, _)| *name == GLOO);
+            self.libraries.extend(library);
+        }
     }
 
     fn see_level(&mut self, front: &[u8]) {

@@ -29,6 +29,15 @@ static LAUNCHER: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"\b(?:mpirun|mpiexec\w*|orterun|prterun|srun|flux|jsrun|aprun|pdsh|ssh|kubectl)\b")
 });
 
+/// A command that starts ranks on the hosts that it lists, and these.
+static LAUNCH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"\b(?:horovodrun|mpirun|mpiexec(?:\.hydra)?) +-(?:[^\n\\]|\\\r?\n|\\)*")
+});
+static HOSTS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\s(?:-H|--?hosts?)[ =]+(?P<hosts>[\w.:,-]+)"));
+static STARTED: LazyLock<Regex> = LazyLock::new(|| regex(r"\s-{1,2}np? +(?P<ranks>\d{1,5})\b"));
+const LOCAL: [&[u8]; 2] = [b"localhost", b"127.0.0.1"];
+
 /// What the commands tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Commands {
@@ -40,6 +49,9 @@ pub(super) struct Commands {
     has_others: bool,
     /// Whether a command counts other nodes, or may have them.
     has_several_nodes: bool,
+    /// The most ranks of a command that starts all on this host, and whether one lists other hosts.
+    local: u32,
+    lists_hosts: bool,
     /// The most ranks of a command that counts no nodes, which is of one unless an environment says otherwise.
     without_nodes: u32,
 }
@@ -52,6 +64,25 @@ impl Commands {
             self.merge(Self {
                 gpus: gpus.unwrap_or_default(),
                 has_others: gpus.is_none(),
+                ..Self::default()
+            });
+        }
+        for command in LAUNCH.find_iter(&block[..block.len().min(FRONT)]) {
+            let hosts = HOSTS.captures(command.as_bytes());
+            let ranks = STARTED.captures(command.as_bytes());
+            let (Some(hosts), Some(ranks)) = (hosts, ranks) else {
+                continue;
+            };
+            let ranks = std::str::from_utf8(&ranks["ranks"]);
+            let ranks = ranks.ok().and_then(|ranks| ranks.parse().ok());
+            let mut hosts = hosts["hosts"].split(|byte| *byte == b',');
+            let is_local = hosts.all(|host| {
+                let name = host.split(|byte| *byte == b':').next();
+                name.is_some_and(|name| LOCAL.contains(&name))
+            });
+            self.merge(Self {
+                local: ranks.filter(|_| is_local).unwrap_or_default(),
+                lists_hosts: !is_local,
                 ..Self::default()
             });
         }
@@ -88,6 +119,11 @@ impl Commands {
         (self.without_nodes > 1 && !self.has_several_nodes).then_some(self.without_nodes)
     }
 
+    /// How many ranks a command starts at most, if each that lists hosts has this one alone.
+    pub(super) fn ranks_on_localhost(self) -> Option<u32> {
+        (self.local > 1 && !self.lists_hosts).then_some(self.local)
+    }
+
     /// Whether a command counts other nodes, or may have them.
     pub(super) fn has_several_nodes(self) -> bool {
         self.has_several_nodes
@@ -97,6 +133,8 @@ impl Commands {
         self.ranks = self.ranks.max(other.ranks);
         self.gpus = self.gpus.max(other.gpus);
         self.has_others |= other.has_others;
+        self.local = self.local.max(other.local);
+        self.lists_hosts |= other.lists_hosts;
         self.has_several_nodes |= other.has_several_nodes;
         self.without_nodes = self.without_nodes.max(other.without_nodes);
     }

@@ -111,6 +111,11 @@ impl Compose<'_> {
             let is_one = has_all && fronts.one_node().is_of_one();
             is_one.then_some((started, why))
         };
+        let of_launcher = || {
+            let started = self.tally.commands.ranks_on_localhost()?;
+            let why = format!("the command starts all {started} ranks of the job on this host");
+            fronts.one_node().is_of_one().then_some((started, why))
+        };
         let of_memory = || {
             let world = fronts.one_node().world()?;
             let hosts: BTreeSet<&[u8]> = hosts
@@ -132,6 +137,7 @@ impl Compose<'_> {
         };
         let found = of_fronts
             .or_else(of_command)
+            .or_else(of_launcher)
             .or_else(of_memory)
             .or_else(of_gpus)?;
         let libraries = self.library_networks();
@@ -413,6 +419,48 @@ node-a:71:92 [1] NCCL INFO P2P Chunksize set to 524288
             (
                 r#"node-a:71:91 [0] NCCL INFO Channel 01/24 :    0   1
 node-a:72:92 [1] NCCL INFO P2P Chunksize set to 524288
+"#,
+                "unknown",
+                "",
+            ),
+            // A command starts all ranks on this host, or some on another.
+            (
+                r#"$ mpirun -np 2 -H localhost:2 -x NCCL_DEBUG=INFO python train.py
+node-a:71:71 [0] NCCL INFO cudaDriverVersion 12010
+"#,
+                "within-node",
+                "the command starts all 2 ranks of the job on this host",
+            ),
+            (
+                r#"$ mpirun -np 2 -H localhost:1,node-b:1 -x NCCL_DEBUG=INFO python train.py
+node-a:71:71 [0] NCCL INFO cudaDriverVersion 12010
+"#,
+                "unknown",
+                "",
+            ),
+            // Horovod without NCCL has Gloo move the data, over TCP on one host too.
+            (
+                r#"Available Tensor Operations:
+    [ ] NCCL
+    [ ] DDL
+    [ ] CCL
+    [ ] MPI
+    [X] Gloo
+
+$ horovodrun -np 2 -H localhost:2 python train.py
+"#,
+                "socket",
+                "Gloo TCP",
+            ),
+            (
+                r#"Available Tensor Operations:
+    [X] NCCL
+    [ ] DDL
+    [ ] CCL
+    [X] MPI
+    [X] Gloo
+
+$ horovodrun -np 2 -H node-a:1,node-b:1 python train.py
 "#,
                 "unknown",
                 "",
