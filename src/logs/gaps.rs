@@ -18,8 +18,13 @@ const BEHIND_MAX: usize = 64;
 /// Most groups with a gap that are reported.
 const GAPS_MAX: usize = 64;
 
-/// The ranks of each group, with the last collective that each started.
-type Groups = BTreeMap<GroupName, BTreeMap<u32, (u64, u32)>>;
+/// How many collectives a rank may be behind others of its group of PyTorch. Its numbers are not of one job otherwise: a
+/// collective ends when all ranks are in it, and CUDA keeps about as many launches that wait.
+const LAG_MAX: u64 = 1024;
+
+/// The ranks of a group, with the last collective that each started.
+type Ranks = BTreeMap<u32, (u64, u32)>;
+type Groups = BTreeMap<GroupName, Ranks>;
 
 /// A group by the name that all its ranks use.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +36,7 @@ enum GroupName {
 /// The groups with a gap; `name` names a process.
 pub(super) fn gaps(tally: &Tally, name: impl Fn(u32) -> String) -> Vec<CollectiveGap> {
     let groups = groups(tally);
-    let gap = |(group, ranks): (&GroupName, &BTreeMap<u32, (u64, u32)>)| {
+    let gap = |(group, ranks): (&GroupName, Ranks)| {
         let started = ranks.values().map(|(started, _)| *started).max()?;
         let is_behind = |(_, (own, _)): &(&u32, &(u64, u32))| *own < started;
         let mut behind: Vec<RankBehind> = ranks
@@ -56,7 +61,31 @@ pub(super) fn gaps(tally: &Tally, name: impl Fn(u32) -> String) -> Vec<Collectiv
             behind,
         })
     };
-    groups.iter().filter_map(gap).take(GAPS_MAX).collect()
+    let of_jobs = groups.iter().flat_map(|(group, ranks)| {
+        let of_jobs = match group {
+            GroupName::Comm(_) => vec![ranks.clone()],
+            GroupName::Torch(_) => jobs(ranks),
+        };
+        of_jobs.into_iter().map(move |ranks| (group, ranks))
+    });
+    of_jobs.filter_map(gap).take(GAPS_MAX).collect()
+}
+
+/// The ranks of each job: PyTorch names the groups of all jobs alike, and a log may have several.
+fn jobs(ranks: &Ranks) -> Vec<Ranks> {
+    let mut by_number: Vec<(u64, u32, u32)> = ranks
+        .iter()
+        .map(|(rank, (started, speaker))| (*started, *rank, *speaker))
+        .collect();
+    by_number.sort_unstable();
+    let parts = by_number.chunk_by(|(one, ..), (next, ..)| next - one <= LAG_MAX);
+    let part = |part: &[(u64, u32, u32)]| {
+        let ranks = part.iter();
+        ranks
+            .map(|(started, rank, speaker)| (*rank, (*started, *speaker)))
+            .collect()
+    };
+    parts.map(part).collect()
 }
 
 fn groups(tally: &Tally) -> Groups {
@@ -240,5 +269,29 @@ mod tests {
             status(1, 112, 78),
         ];
         assert_eq!(short(&read(&of_groups.concat())), []);
+    }
+
+    #[test]
+    fn numbers_of_two_jobs_are_not_compared() {
+        let wait = |rank: u32, sequence: u32| {
+            format!(
+                "[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, OpType=ALLREDUCE, NumelIn=1) ran for 600012 milliseconds\n"
+            )
+        };
+        let of_two = [wait(2, 880), wait(4, 880), wait(0, 96_120), wait(7, 64_088)];
+        assert_eq!(short(&read(&of_two.concat())), []);
+        // A gap within each of the jobs is told.
+        let with_gap = [wait(2, 880), wait(4, 879), wait(0, 96_120)];
+        assert_eq!(short(&read(&with_gap.concat())), [(880, 1, vec![(4, 879)])]);
+        let far = [wait(0, 2000), wait(1, 976)];
+        assert_eq!(short(&read(&far.concat())), [(2000, 1, vec![(1, 976)])]);
+        // NCCL's ids are those of one communicator, however far its ranks are.
+        let of_comm = [
+            init(1, 16, 0, 7),
+            init(2, 32, 1, 7),
+            call(1, 16, 9000),
+            call(2, 32, 4),
+        ];
+        assert_eq!(short(&read(&of_comm.concat())), [(9000, 1, vec![(1, 4)])]);
     }
 }
