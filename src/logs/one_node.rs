@@ -110,6 +110,13 @@ const OF_PROCESSES: [&[u8]; 4] = [
 /// A worker of Ray on another host than the one that writes the log: `(RayWorker pid=71, ip=10.0.0.226)`.
 static OF_RAY: LazyLock<Regex> = LazyLock::new(|| regex(r"\bpid=\d+, ip=\d"));
 
+/// A rank in a table of nccl-tests that was copied without its marks: ` Rank  1 Group  0 Pid 71 on node-a device  1`.
+static LISTED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?m)^ ?Rank +(?P<rank>\d{1,5})(?: Group +\d+)? Pid +\d+ on +(?P<host>[\w.-]+) device [^\n]*\n",
+    )
+});
+
 /// A host in the table of torchrun: `  host      : node-a`.
 static HOST: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^\W*host +: (?P<host>[\w.-]+)"));
 /// Most hosts that are kept: two are as good as many.
@@ -144,6 +151,9 @@ pub(super) struct OneNode {
     /// Whether the number of a node, or a worker, is of another node.
     has_other_node: bool,
     hosts: BTreeSet<Vec<u8>>,
+    /// Ranks that nccl-tests lists, and whether the log ends with the list.
+    listed: BTreeSet<u32>,
+    ends_with_list: bool,
     /// Whether the place of a rank is the number of a GPU, which need not be its rank on its node.
     has_devices: bool,
     /// For each size of a communicator, its highest rank, and whether each rank has the number of its GPU.
@@ -200,6 +210,12 @@ impl OneNode {
         }
         self.read_ranks(front);
         self.read_workers(front);
+        for found in LISTED.captures_iter(front) {
+            self.add_host(found["host"].to_vec());
+            add(&mut self.listed, number_of(&found["rank"]));
+            let end = found.get(0).map_or(front.len(), |found| found.end());
+            self.ends_with_list = front[end..].trim_ascii().is_empty();
+        }
         if memchr::memmem::find(front, b"NCCL INFO ").is_some() {
             self.read_comms(front);
         }
@@ -358,6 +374,8 @@ impl OneNode {
         self.has_processes |= other.has_processes;
         self.has_other_node |= other.has_other_node;
         other.hosts.into_iter().for_each(|one| self.add_host(one));
+        add(&mut self.listed, other.listed);
+        self.ends_with_list |= other.ends_with_list;
         self.has_devices |= other.has_devices;
         for (ranks, (rank, is_its_gpu)) in other.comms {
             self.add_rank_of_comm(ranks, rank, is_its_gpu);
@@ -403,6 +421,27 @@ impl OneNode {
             .or_else(|| self.of_workers())
             .or_else(|| self.of_process())
             .or_else(|| self.of_bootstrap(seen))
+            .or_else(|| self.of_list())
+    }
+
+    fn of_list(&self) -> Option<(u32, String)> {
+        let ranks = self.listed.len() as u32;
+        let is_whole = ranks > 1
+            && ranks <= GPUS_OF_A_NODE
+            && !self.ends_with_list
+            && self.listed.iter().copied().eq(0..ranks);
+        let host = self.hosts.first().filter(|_| is_whole)?;
+        let host = String::from_utf8_lossy(host);
+        let why = format!("nccl-tests lists all {ranks} ranks of the job on {host}");
+        Some((ranks, why))
+    }
+
+    fn of_bootstrap(&self, seen: u32) -> Option<(u32, String)> {
+        let is_within = self.boots_within && !self.boots_elsewhere && seen > 1;
+        is_within.then(|| {
+            let why = "NCCL's ranks meet over the loopback interface, over which they reach no other host";
+            (seen, why.to_owned())
+        })
     }
 
     fn of_counts(&self, seen: u32) -> Option<(u32, String)> {

@@ -489,6 +489,36 @@ node-b:72:72 [1] NCCL INFO Bootstrap : Using lo:127.0.0.1<0>
                 "unknown",
                 "",
             ),
+            // A table of nccl-tests without its marks has one host, or two, or ends the log.
+            (
+                r#" Using devices
+ Rank  0 Group  0 Pid 71 on node-a device  0 [0x16] NVIDIA GeForce RTX 4090
+ Rank  1 Group  0 Pid 71 on node-a device  1 [0x34] NVIDIA GeForce RTX 4090
+
+node-a:71:71 [0] NCCL INFO Bootstrap : Using eno2:10.0.1.25<0>
+"#,
+                "within-node",
+                "nccl-tests lists all 2 ranks of the job on node-a",
+            ),
+            (
+                r#" Using devices
+ Rank  0 Group  0 Pid 71 on node-a device  0 [0x16] NVIDIA GeForce RTX 4090
+ Rank  1 Group  0 Pid 72 on node-b device  0 [0x34] NVIDIA GeForce RTX 4090
+
+node-a:71:71 [0] NCCL INFO Bootstrap : Using eno2:10.0.1.25<0>
+"#,
+                "unknown",
+                "",
+            ),
+            (
+                r#"node-a:71:71 [0] NCCL INFO Bootstrap : Using eno2:10.0.1.25<0>
+ Using devices
+ Rank  0 Group  0 Pid 71 on node-a device  0 [0x16] NVIDIA GeForce RTX 4090
+ Rank  1 Group  0 Pid 71 on node-a device  1 [0x34] NVIDIA GeForce RTX 4090
+"#,
+                "unknown",
+                "",
+            ),
             // The job's network is that of another library.
             (
                 "nnodes=1 WORLD_SIZE=2\nI1120 08:14:04.054445 71 rdma_endpoint.cpp:108] Connection has been established\n",
