@@ -185,7 +185,13 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
     ),
     (
         "Ascend HCCL",
-        &["ProcessGroupHCCL", "hcclComm", "[HCCL]", "HcclComm"],
+        &[
+            "ProcessGroupHCCL",
+            "hcclComm",
+            "[HCCL]",
+            "HcclComm",
+            "HCCL_SUCCESS",
+        ],
     ),
     (
         "Habana HCCL",
