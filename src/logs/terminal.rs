@@ -1,4 +1,6 @@
-//! A log whose lines a terminal or a page cut at its width, within words: each goes on in the next line.
+//! A log whose lines a terminal or a page cut at its width: each goes on in the next line.
+//!
+//! A terminal cuts within words, and a mail behind the last word that has room.
 //!
 //! The whole log shows that it is cut: no line is wider than the page, many have its very width, and what follows most
 //! of these begins within a word and not as the lines do that follow a short line. A table, a progress bar or a dump
@@ -21,8 +23,10 @@ const HEAD: usize = 16 * 1024;
 const PART: usize = 64 * 1024;
 /// Widths of terminals and pages.
 const WIDTHS: std::ops::RangeInclusive<usize> = 72..=132;
+const WIDTHS_OF_MAIL: std::ops::RangeInclusive<usize> = 72..=100;
 /// Cuts of different places that a log must have.
 const CUTS_MIN: usize = 3;
+const CUTS_OF_MAIL_MIN: usize = 3;
 /// Characters by which a line may be shorter than the page that ends with its last word.
 const NEARLY: usize = 8;
 /// Most lines of which a line is joined.
@@ -35,6 +39,8 @@ const BESIDE: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Page {
     width: usize,
+    /// Whether lines are cut between words only.
+    keeps_words: bool,
     /// The forms of lines that certainly begin as they were written: they follow a short one.
     fronts: BTreeSet<Vec<u8>>,
 }
@@ -47,56 +53,131 @@ impl Page {
             None => head,
         };
         let widths = head.split(|byte| *byte == b'\n').map(width);
-        let width_of_all = widths.max().filter(|width| WIDTHS.contains(width))?;
+        let width = widths.max().filter(|width| WIDTHS.contains(width))?;
         let lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').map(text).collect();
-        let is_full = |line: &[u8]| width(line) == width_of_all;
+        Self::within_words(width, &lines).or_else(|| Self::behind_words(width, &lines))
+    }
+
+    fn new(width: usize, keeps_words: bool, lines: &[&[u8]]) -> Self {
         let mut page = Self {
-            width: width_of_all,
+            width,
+            keeps_words,
             fronts: BTreeSet::new(),
         };
         let mut before: &[u8] = b"";
-        for line in &lines {
-            if !is_full(before) && !line.is_empty() {
+        for line in lines {
+            if !page.is_full(before, line) && !line.is_empty() {
                 page.fronts.insert(front(line));
             }
             before = line;
         }
-        let pairs = lines.iter().zip(lines.iter().skip(1));
-        let pairs = pairs.map(|(line, next)| (*line, *next));
-        let goes_on =
-            |(line, next): &(&[u8], &[u8])| front(line) != front(next) && !page.begins(next);
-        let full: Vec<(&[u8], &[u8])> = pairs.clone().filter(|(line, _)| is_full(line)).collect();
+        page
+    }
+
+    /// The page of a terminal.
+    fn within_words(width_of_all: usize, lines: &[&[u8]]) -> Option<Self> {
+        let page = Self::new(width_of_all, false, lines);
+        let full: Vec<(&[u8], &[u8])> = pairs(lines)
+            .filter(|(line, next)| page.is_full(line, next))
+            .collect();
         // Lines that end with their last word are not all of one width.
         let nearly = width_of_all - NEARLY..width_of_all;
-        let nearly = pairs.filter(|(line, _)| nearly.contains(&width(line)));
-        let nearly = nearly.filter(goes_on).count();
-        let cuts: Vec<&(&[u8], &[u8])> = full.iter().filter(|pair| goes_on(pair)).collect();
-        let places = cuts.iter().map(|(line, next)| place(line, next));
-        let places: BTreeSet<Vec<u8>> = places.collect();
-        let is_cut = places.len() >= CUTS_MIN
+        let nearly = pairs(lines).filter(|(line, _)| nearly.contains(&width(line)));
+        let nearly = nearly
+            .filter(|(line, next)| page.is_cut(line, next))
+            .count();
+        let cuts = full.iter().filter(|(line, next)| page.is_cut(line, next));
+        let cuts: Vec<(&[u8], &[u8])> = cuts.copied().collect();
+        let is_it = places(&cuts) >= CUTS_MIN
             && cuts.iter().any(|(line, next)| is_within_word(line, next))
             && cuts.len() * 3 >= full.len() * 2
             && nearly * 3 < cuts.len();
-        is_cut.then_some(page)
+        is_it.then_some(page)
+    }
+
+    /// The page of a mail: what is behind a line had no room in it. Where plain words follow lines with a header that
+    /// had room for them, they are lines of their own.
+    fn behind_words(width_of_all: usize, lines: &[&[u8]]) -> Option<Self> {
+        if !WIDTHS_OF_MAIL.contains(&width_of_all) {
+            return None;
+        }
+        let page = Self::new(width_of_all, true, lines);
+        // A text of other programs may have lines of any length.
+        let (cuts, others): (Vec<_>, Vec<_>) = pairs(lines)
+            .filter(|(line, next)| has_rank_or_process(line) && page.is_cut(line, next))
+            .partition(|(line, next)| page.is_full(line, next));
+        let of_header = others.iter().filter(|(line, _)| page.has_header(line));
+        let is_it = places(&cuts) >= CUTS_OF_MAIL_MIN && of_header.count() * 4 <= cuts.len();
+        is_it.then_some(page)
+    }
+
+    /// Whether a line has no room for more.
+    fn is_full(&self, line: &[u8], next: &[u8]) -> bool {
+        if !self.keeps_words {
+            return width(line) == self.width;
+        }
+        let word = next.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let size = width(line);
+        (self.width / 2 + 1..=self.width).contains(&size)
+            && size + usize::from(!line.ends_with(b" ")) + width(word) > self.width
+    }
+
+    /// Whether a line goes on in the next one, by their forms.
+    fn is_cut(&self, line: &[u8], next: &[u8]) -> bool {
+        front(line) != front(next) && !self.begins(next)
     }
 
     /// Whether a line begins as it was written.
     fn begins(&self, line: &[u8]) -> bool {
-        let front = front(line);
-        let has_marks = front
-            .iter()
-            .any(|byte| !byte.is_ascii_alphanumeric() && *byte != b' ');
         line.is_empty()
             || line.starts_with(b"  ")
             || line.starts_with(b"\t")
-            || has_marks && self.fronts.contains(&front)
+            || line.starts_with(b"Traceback ")
+            || has_rank_or_process(line)
+            || self.has_header(line)
+    }
+
+    /// Whether a line has more than words at its front, as others that begin as they were written.
+    fn has_header(&self, line: &[u8]) -> bool {
+        let front = front(line);
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b' ';
+        !front.iter().all(is_plain) && self.fronts.contains(&front)
     }
 
     /// Whether a line goes on in the next one.
     fn goes_on(&self, line: &[u8], next: &[u8]) -> bool {
-        let is_full = width(line) == self.width && width(next) <= self.width;
+        let is_full = self.is_full(text(line), text(next)) && width(next) <= self.width;
         is_full && !is_rule(line) && !self.begins(text(next))
     }
+}
+
+/// Whether a line begins with a rank, `[rank0]:`, with a level and a time, `[E1120`, or with a process of NCCL,
+/// `node-a:71:80 [0]`.
+fn has_rank_or_process(line: &[u8]) -> bool {
+    let mut words = line.splitn(3, |byte| *byte == b' ');
+    let [first, second] = [words.next(), words.next()].map(Option::unwrap_or_default);
+    let is_level = |rest: &[u8]| matches!(rest, [level, digit, ..] if b"EWIF".contains(level) && digit.is_ascii_digit());
+    let is_bracket = first
+        .strip_prefix(b"[")
+        .is_some_and(|rest| is_level(rest) || memchr::memmem::find(rest, b"]:").is_some());
+    let mut parts = first.rsplit(|byte| *byte == b':');
+    let is_number = |part: Option<&[u8]>| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))
+    };
+    let is_process = is_number(parts.next()) && is_number(parts.next()) && parts.next().is_some();
+    is_bracket || is_process && second.starts_with(b"[")
+}
+
+/// Each line with the next.
+fn pairs<'a>(lines: &[&'a [u8]]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let next = lines.iter().skip(1);
+    lines.iter().zip(next).map(|(line, next)| (*line, *next))
+}
+
+/// How many different places cuts are at.
+fn places(cuts: &[(&[u8], &[u8])]) -> usize {
+    let places = cuts.iter().map(|(line, next)| place(line, next));
+    places.collect::<BTreeSet<Vec<u8>>>().len()
 }
 
 /// A line without the end that a terminal writes.
@@ -203,9 +284,14 @@ impl Whole {
     /// Takes a line, and passes what is before it if it begins another one.
     fn take(&mut self, line: &[u8], is_ended: bool, out: &mut Vec<u8>) {
         let last = &self.joined[self.last.min(self.joined.len())..];
-        let goes_on = (1..LINES_MAX).contains(&self.lines) && self.page.goes_on(last, line);
+        let goes_on = (1..LINES_MAX).contains(&self.lines)
+            && self.page.goes_on(last, line)
+            && (!self.page.keeps_words || has_rank_or_process(&self.joined));
         if goes_on {
             self.joined.truncate(text(&self.joined).len());
+            if self.page.keeps_words && !self.joined.ends_with(b" ") {
+                self.joined.push(b' ');
+            }
         } else {
             self.end(out);
         }
@@ -346,6 +432,73 @@ mod tests {
                 let open = text.trim_end();
                 assert_eq!(read(open.as_bytes()), whole_text(open.as_bytes()).as_ref());
             }
+        }
+    }
+
+    #[test]
+    fn a_log_that_a_mail_wrapped_is_read_as_it_was_written() {
+        for width in [76, 78, 80] {
+            // A plain line of a program right behind a full one is taken for its rest.
+            let log = log().replace("epoch 0", "\nepoch 0");
+            let mut text = String::new();
+            for line in log.lines() {
+                let mut size = 0;
+                for word in line.split_inclusive(' ') {
+                    if size > 0 && size + word.trim_end().len() > width {
+                        text.truncate(text.trim_end().len());
+                        text.push('\n');
+                        size = 0;
+                    }
+                    text.push_str(word);
+                    size += word.len();
+                }
+                text.push('\n');
+            }
+            let whole = String::from_utf8(read(text.as_bytes())).unwrap();
+            let has = |line: &&str| whole.lines().any(|one| one == *line);
+            let lost: Vec<&str> = log.lines().filter(|line| !has(line)).collect();
+            assert_eq!(lost, [""; 0], "{width}: {text}\n{whole}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_no_mail_wrapped_is_not_joined() {
+        let lines = |lines: &[&str]| lines.join("\n").repeat(6);
+        let of_nccl = lines(&[
+            "node-a:71:71 [0] NCCL INFO Bootstrap : Using eth0:10.0.1.25<0>",
+            "node-a:71:71 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.1.25<0> [1]eth1:10.0.1.26<0>",
+            "NCCL version 2.21.5+cuda12.4",
+            "node-a:71:80 [0] NCCL INFO Setting affinity for GPU 0 to ffff,ffffffff",
+            "epoch 0 | step     1 | loss 3.9900 | grad_norm 1.0 | 412.0 ms/step",
+            "",
+        ]);
+        let of_torch = lines(&[
+            "[rank0]: Traceback (most recent call last):",
+            "[rank0]:   File \"/app/train.py\", line 159, in <module>",
+            "[rank0]:     engine, _, _, _ = deepspeed.initialize(model=model, config=config)",
+            "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77,",
+            "ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
+            "Last error:",
+            "socketProgress: Connection closed by remote peer node-b<49112>",
+            "",
+        ]);
+        let of_program = lines(&[
+            "2026-11-20 08:14:04,531 INFO loading the model, which takes some minutes here",
+            "weights: 17 files",
+            "2026-11-20 08:14:05,531 INFO serving",
+            "All communicators are ready; the first request is served a little slower than",
+            "2026-11-20 08:14:06,531 INFO done",
+            "",
+        ]);
+        for log in [of_nccl, of_torch, of_program] {
+            assert_eq!(read(log.as_bytes()), log.as_bytes());
+        }
+        // A log of short lines, at whichever width its widest line is.
+        for width in WIDTHS_OF_MAIL {
+            let log = log();
+            let short = log.lines().filter(|line| line.len() <= width);
+            let short = short.collect::<Vec<_>>().join("\n") + &"x".repeat(width);
+            assert_eq!(read(short.as_bytes()), short.as_bytes());
         }
     }
 
