@@ -140,6 +140,10 @@ pub(super) struct OpenTraceback {
     pub frame: String,
     /// The call of CUDA or of a library for collectives in the code of that frame.
     pub call: Option<String>,
+    /// What the driver asked of its workers in the last such call.
+    pub asked: Option<String>,
+    /// The start of the exception's class, and its line, if the log ends within that.
+    pub torn: Option<(Place, Vec<u8>)>,
     /// The number of its last line, if it is torn only where no other line is behind that.
     last: Option<u64>,
 }
@@ -266,8 +270,19 @@ impl Ends {
                         open.frame.clone_from(frame);
                         open.call = None;
                     }
-                    None if !traceback::is_within(raw, writer) => _ = tracebacks.remove(writer),
-                    None => open.call = open.call.take().or_else(|| traceback::call_in(line)),
+                    None if !traceback::is_within(raw, writer) => {
+                        let torn = traceback::torn_exception(raw, writer);
+                        let torn = torn.filter(|_| number == last_line);
+                        let place = Place { file, line: number };
+                        open.torn = torn.map(|torn| (place, torn.to_vec()));
+                        if open.torn.is_none() {
+                            tracebacks.remove(writer);
+                        }
+                    }
+                    None => {
+                        open.call = open.call.take().or_else(|| traceback::call_in(line));
+                        open.asked = traceback::asked_in(line).or(open.asked.take());
+                    }
                 }
             }
             let is_of_open = boxed.line(number, line) || tracebacks.contains_key(writer);
@@ -294,6 +309,8 @@ impl Ends {
                         head: LastLine::new((place, record.time_us(years)), line, line),
                         frame: frame.unwrap_or_default(),
                         call: None,
+                        asked: None,
+                        torn: None,
                         last: is_logged.then_some(number),
                     };
                     tracebacks.insert(writer, open);
@@ -316,6 +333,8 @@ impl Ends {
                 head,
                 frame,
                 call: None,
+                asked: None,
+                torn: None,
                 last: Some(last),
             });
         let open = tracebacks.into_values().chain(of_box);

@@ -39,6 +39,27 @@ static LAST_LINE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A class of an exception that is torn within its own name, or within that of the exception it wraps.
+static TORN_CLASS: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"^(?:\w+\.)*[A-Z]\w*(?:\(\w*|[a-z]E(?:r|rr|rro|x|xc|xce|xcep|xcept|xcepti|xceptio)?)$",
+    )
+});
+
+/// What a line says before the traceback that it begins.
+static SAID_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r"(?:^|[\]\s])(?P<said>[A-Z]\w+(?: [\w'.-]+){1,8}): Traceback \(most recent call last\)",
+    )
+});
+
+/// A call with which a driver asks something of all its workers.
+static ASKS: LazyLock<Regex> = LazyLock::new(|| {
+    super::loggers::regex(
+        r#"\b_?(?:run_workers|collective_rpc|execute_method)\(\s*["'](?P<asked>[A-Za-z_]\w*)["']"#,
+    )
+});
+
 /// A line of an exception that only passes on the one below it.
 static PASSES_ON: LazyLock<Regex> = LazyLock::new(|| {
     super::loggers::regex(
@@ -735,21 +756,42 @@ pub(super) fn begins(line: &[u8]) -> bool {
 
 /// Whether a line of a writer, behind the first one of its traceback, is within that.
 pub(super) fn is_within(line: &[u8], writer: &[u8]) -> bool {
+    let behind = behind(line, writer);
+    behind.is_empty() || behind.starts_with(b"  ")
+}
+
+/// What stands behind the prefix of a writer in its line.
+fn behind<'a>(line: &'a [u8], writer: &[u8]) -> &'a [u8] {
     let behind = line.strip_prefix(writer).unwrap_or_default();
     let behind = behind.strip_prefix(b":").unwrap_or(behind);
-    let behind = behind
+    behind
         .strip_prefix(b" ")
         .filter(|_| !writer.is_empty())
-        .unwrap_or(behind);
-    behind.is_empty() || behind.starts_with(b"  ")
+        .unwrap_or(behind)
+}
+
+/// The start of an exception's class, where the line of a writer is torn within that: `a.RayTaskError(Runtim`.
+pub(super) fn torn_exception<'a>(line: &'a [u8], writer: &[u8]) -> Option<&'a [u8]> {
+    let name = behind(line, writer);
+    TORN_CLASS.is_match(name).then_some(name)
+}
+
+/// What a driver asks of its workers, in a line of code: `init_device` in `self._run_workers("init_device")`.
+pub(super) fn asked_in(line: &[u8]) -> Option<String> {
+    let found = ASKS.captures(line)?;
+    Some(super::compose::shown(&found["asked"]))
 }
 
 /// What a program's logger writes in front of each line of a traceback that it logs as an error: `ERROR 11-20 08:14:04
 /// worker.py:464]`. The first line of the traceback may be torn off.
 pub(super) fn logger(line: &[u8]) -> Option<&[u8]> {
-    let at = memchr::memmem::find(line, b"  File \"")
-        .or_else(|| memchr::memmem::find(line, b" Traceback (most recent call last)"))?;
-    let front = line[..at].trim_ascii_end();
+    let frame = memchr::memmem::find(line, b"  File \"");
+    // What failed may be in the first line: `EngineCore hit an exception: Traceback (most recent call last)`.
+    let first = || {
+        let at = memchr::memmem::find(line, b" Traceback (most recent call last)")?;
+        Some(memchr::memrchr(b']', &line[..at]).map_or(at, |end| end + 1))
+    };
+    let front = line[..frame.or_else(first)?].trim_ascii_end();
     let is_of_error = memchr::memmem::find(front, b"ERROR").is_some();
     (is_of_error && front.ends_with(b"]")).then_some(front)
 }
@@ -775,6 +817,12 @@ pub(super) fn place_of_frame(line: &[u8]) -> Option<String> {
 /// Whether a line is the first of a frame.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     Frame::of(line).is_some()
+}
+
+/// What a program says in the line that begins a traceback: `EngineCore hit an exception`.
+pub(super) fn said_of(line: &[u8]) -> Option<String> {
+    let found = SAID_BEFORE.captures(line)?;
+    Some(super::compose::shown(&found["said"]))
 }
 
 /// The prefix of a line that tells its process: of processes that write at once, the lines of a traceback are among

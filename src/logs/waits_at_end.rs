@@ -353,6 +353,14 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
     let call = open.call.as_ref().or(raised.as_ref());
     let calls = open.call.as_ref();
     let calls = calls.map_or(String::new(), |call| TORN_CALL.replace("{word}", call));
+    let parts = [
+        (SAYS, crate::traceback::said_of(&open.head.text)),
+        (ASKED, open.asked.clone()),
+        (TORN_WITHIN, open.torn.as_ref().map(|(_, torn)| shown(torn))),
+    ];
+    let parts =
+        parts.map(|(text, word)| word.map_or(String::new(), |word| text.replace("{word}", &word)));
+    let more = parts.concat();
     let of_call = call.map(|call| CALL_FAILED.replace("{word}", call));
     let finding = stall(
         TRACEBACK_TORN,
@@ -365,7 +373,7 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
         first: place.clone(),
         last: place,
         meaning: format!(
-            "{who} raised an exception whose text is torn off: the log ends within its traceback, behind {frame}{calls}"
+            "{who} raised an exception whose text is torn off: the log ends within its traceback, behind {frame}{calls}{more}"
         ),
         sample: shown(&open.head.text),
         causes: of_call.into_iter().chain(finding.causes).collect(),
@@ -374,6 +382,9 @@ fn torn(compose: &Compose<'_>, open: &OpenTraceback) -> SignatureFinding {
 }
 
 /// What the last frame of a torn traceback calls, and what that tells.
+const SAYS: &str = "; its first line says: {word}";
+const ASKED: &str = "; the driver asked {word} of its workers";
+const TORN_WITHIN: &str = "; its class is torn too: {word}";
 const TORN_CALL: &str = "; its code calls {word}";
 const CALL_FAILED: &str = "{word} failed or was interrupted: why is in the exception's text, which is torn off, or in a line with WARN of the library before it";
 

@@ -341,6 +341,7 @@ impl Compose<'_> {
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
         self.leave_to_whole_lines(report);
+        self.leave_to_tracebacks(&mut report.findings);
         drop_heads(&mut report.findings);
         drop_advice(&mut report.findings);
         follow_named(&mut report.findings, &self.catalogue.signatures);
@@ -457,6 +458,19 @@ impl Compose<'_> {
             let is_head = |whole: &String| whole.len() > text.len() && whole.starts_with(&text);
             !(is_cut && whole.iter().any(is_head))
         });
+    }
+
+    /// The class of an exception that is torn tells no more than the traceback that the log ends within.
+    fn leave_to_tracebacks(&self, findings: &mut Vec<SignatureFinding>) {
+        let open = self.tally.ends.open_tracebacks();
+        let torn = open.filter_map(|open| Some(self.place(open.torn.as_ref()?.0, None)));
+        let torn: Vec<LinePlace> = torn.collect();
+        let is_torn = |one: &SignatureFinding| {
+            let is_its =
+                |torn: &LinePlace| (&torn.file, torn.line) == (&one.first.file, one.first.line);
+            one.signature == UNKNOWN_WARNING && one.count == 1 && torn.iter().any(is_its)
+        };
+        findings.retain(|one| !is_torn(one));
     }
 
     /// Gives exceptions the causes that the frames of their first line tell.

@@ -39,6 +39,17 @@ impl Compose<'_> {
             let mut findings = report.findings.iter();
             findings.all(|one| is_later(&one.first, &line.place))
         };
+        // A line that begins a traceback tells nothing else, and of one that the log ends within its frames tell more.
+        let open: Vec<LinePlace> = self
+            .tally
+            .ends
+            .open_tracebacks()
+            .map(|open| self.place(open.head.place, None))
+            .collect();
+        let is_head = |line: &StatedLine| {
+            open.contains(&line.place) && crate::traceback::begins(line.sample.as_bytes())
+        };
+        let lines = lines.filter(|line| !is_head(line));
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
