@@ -19,6 +19,7 @@ impl Tally {
         self.filtered_records += other.filtered_records;
         self.filtered_nodes = self.filtered_nodes.max(other.filtered_nodes);
         self.has_peer_channels |= other.has_peer_channels;
+        self.channel_ranks = self.channel_ranks.max(other.channel_ranks);
         self.has_node_nvlink |= other.has_node_nvlink;
         self.has_shared_channels |= other.has_shared_channels;
         self.most_ranks = self.most_ranks.max(other.most_ranks);

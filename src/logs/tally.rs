@@ -123,6 +123,8 @@ pub(super) struct Tally {
     pub filtered_nodes: Option<u32>,
     /// Whether a channel of NCCL goes by peer access between GPUs of a node.
     pub has_peer_channels: bool,
+    /// The most ranks that a communicator has by a line of such a channel, as older releases write it.
+    pub channel_ranks: Option<u64>,
     /// Whether NCCL's channels go over NVLink between nodes, as in racks whose GPUs are all connected by it.
     pub has_node_nvlink: bool,
     /// Whether a channel of NCCL goes through shared memory.
@@ -224,6 +226,8 @@ impl Tally {
     pub(super) fn see_local_channels(&mut self, block: &[u8]) {
         if let Some(first) = find!(block, b" via P2P/") {
             self.has_peer_channels = true;
+            let line = block[first..].split(|byte| *byte == b'\n').next();
+            self.channel_ranks = self.channel_ranks.max(line.and_then(super::fields::ranks));
             self.has_node_nvlink = self.has_node_nvlink || has!(&block[first..], b" via P2P/MNNVL");
         }
         self.has_shared_channels = self.has_shared_channels

@@ -11,6 +11,9 @@ use regex::bytes::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+/// GPUs of a host at most.
+const MOST_GPUS: u64 = 16;
+
 /// The other end of a connection as NCCL names it: `node-a.example<48295>`.
 static END: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<end>\w[\w.-]*)<[1-9]\d*>"));
 
@@ -30,12 +33,21 @@ impl Compose<'_> {
         let has_comms = self.tally.most_ranks.is_some() || !self.tally.nodes.is_empty();
         let has_others = lacks_first
             || named.last().is_some_and(|rank| *rank >= GPUS_OF_A_NODE)
+            || self.has_other_hosts()
             || has_comms && !self.is_of_one_node()
             || self.tally.commands.has_other_jobs()
             || self.tally.fronts.has_several_nodes()
             || self.tally.claims.lists_hosts()
             || self.names_other_end(host);
         (!has_others).then(|| shown(host))
+    }
+
+    /// Whether a channel within a host is of a communicator with more ranks than this host is seen to have, and than a
+    /// host has GPUs.
+    pub(super) fn has_other_hosts(&self) -> bool {
+        let (_, processes) = self.processes();
+        let most = (processes as u64).max(MOST_GPUS);
+        self.tally.channel_ranks.is_some_and(|ranks| ranks > most)
     }
 
     /// The one host of the log's processes of NCCL and the size of the largest communicator, if lines on communicators

@@ -440,7 +440,9 @@ impl Compose<'_> {
         match proof {
             None if self.tally.nodes.is_empty() => {
                 // Of what is between two hosts, lines of channels within them tell nothing.
-                self.has_local_channels() && self.processes().0.len() <= 1
+                self.has_local_channels()
+                    && self.processes().0.len() <= 1
+                    && !self.has_other_hosts()
                     || !self.tally.members.is_empty() && self.is_of_one_host()
             }
             _ => {
