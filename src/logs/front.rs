@@ -34,7 +34,7 @@ pub(super) const RDMA_VERBS: &str = "RDMA verbs";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 37] = [
+const LIBRARIES: [(&str, &[&str]); 38] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -145,7 +145,7 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
         &["server with target: grpc://", "GrpcChannelCache for job"],
     ),
     (
-        "NVSHMEM over InfiniBand or RoCE",
+        NVSHMEM_RDMA,
         &[
             "transport: IBGDA",
             "transport: IBRC",
@@ -159,6 +159,8 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
             "csrc/kernels/internode",
         ],
     ),
+    // What a device says that NVSHMEM's transport tries, which may be none that moves data.
+    (NVSHMEM_RDMA, &[TRIED]),
     (
         "NVSHMEM over a network that no line names",
         &[
@@ -257,6 +259,11 @@ const LIBRARIES: [(&str, &[&str]); 37] = [
     ("Neuron OFI", &["CCOM INFO NET/OFI Selected"]),
 ];
 
+const NVSHMEM_RDMA: &str = "NVSHMEM over InfiniBand or RoCE";
+const TRIED: &str = "buffer on the specified memory type";
+/// NVSHMEM's transport that did not start.
+const FAILED_TRANSPORT: &[u8] = b"init failed for transport";
+
 /// What nixlbench moves data with: `Backend (--backend=[UCX,POSIX,OBJ])    : UCX`.
 static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"\(--backend=\[[^\]\n]{0,200}\]\) *: *(?P<backend>UCX|LIBFABRIC|Mooncake)\b")
@@ -273,7 +280,7 @@ const GLOO: &str = "Gloo TCP";
 
 /// Words of a line on a library that is not there, or that could be used and need not be.
 const ABSENT: [&[u8]; 14] = [
-    b"init failed for transport",
+    FAILED_TRANSPORT,
     b" is available",
     b" imported",
     b"No module named",
@@ -459,6 +466,8 @@ fn is_of_several(found: &Captures<'_>) -> bool {
 pub(super) struct Fronts {
     /// Indices in [`LIBRARIES`].
     libraries: BTreeSet<usize>,
+    /// Whether a transport of NVSHMEM did not start.
+    has_failed_transport: bool,
     /// Values of variables.
     values: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// Whether a script of Google's gIB runs.
@@ -531,6 +540,7 @@ impl Fronts {
     /// Reads lines for the libraries that they name.
     pub(super) fn see_libraries(&mut self, lines: &[u8]) {
         let words = &*WORDS;
+        self.has_failed_transport |= memchr::memmem::find(lines, FAILED_TRANSPORT).is_some();
         for found in words.search.find_iter(lines) {
             let library = words.of[found.pattern().as_usize()];
             if self.libraries.contains(&library) {
@@ -626,6 +636,7 @@ impl Fronts {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
+        self.has_failed_transport |= other.has_failed_transport;
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
@@ -663,7 +674,13 @@ impl Fronts {
 
     /// The libraries that lines name.
     pub(super) fn libraries(&self) -> impl Iterator<Item = &'static str> {
-        let all = self.libraries.iter().map(|library| LIBRARIES[*library].0);
+        let moves =
+            |library: &&usize| !self.has_failed_transport || LIBRARIES[**library].1 != [TRIED];
+        let all = self
+            .libraries
+            .iter()
+            .filter(moves)
+            .map(|library| LIBRARIES[*library].0);
         let is_other = |name: &str| ["Mooncake TCP", "Mooncake EFA"].contains(&name);
         let has_other = all.clone().any(is_other);
         all.filter(move |name| !has_other || *name != MOONCAKE_RDMA)
@@ -958,6 +975,12 @@ mod tests {
         check(&format!("{topology} 4 HCAs.\n"), Some(mooncake));
         check(
             "/build/nvshmem_src/src/host/transport/transport.cpp:nvshmemi_transport_init:282: init failed for transport: IBGDA\n",
+            None,
+        );
+        let tried = "WARN: device mlx5_3 cannot allocate buffer on the specified memory type. Skipping...\n";
+        check(tried, Some(NVSHMEM_RDMA));
+        check(
+            &format!("{tried}/s/transport.cpp:282: init failed for transport: IBGDA\n"),
             None,
         );
         check(

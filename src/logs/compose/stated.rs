@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
     crate::loggers::regex(concat!(
         r"(?i)\b(?:step|iter|iteration|epoch|loss|throughput)\b|\bInit COMPLETE\b|\b(?:avg )?bus bandwidth\b",
-        r"|\bsuccessfully\b|\b(?:succeeded|finished|completed|passed|done)\b|\b(?:fallback|falling back)\b",
+        r"|\d GB/s\b|\bsuccessfully\b|\b(?:succeeded|finished|completed|passed|done)\b|\b(?:fallback|falling back)\b",
         r"|\bvia (?:P2P|SHM|NET)/|^\s*\d+\s+\d+\s+(?:float|half|double|u?int|bfloat|f8)",
     ))
 });

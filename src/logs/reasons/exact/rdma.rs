@@ -5,11 +5,6 @@ use super::Reason;
 
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
-        words: "cannot allocate buffer on the specified memory type",
-        cause: "the RDMA device cannot register memory of the GPU (GPUDirect RDMA): the module nvidia-peermem is not loaded, dma-buf is not supported by this kernel or driver, or the device is not one for it",
-        next: "`lsmod | grep nvidia_peermem` and `modprobe nvidia-peermem` on the node; with dma-buf: a kernel of 5.12 or later and NVIDIA's open kernel modules; leave out devices that are of no use with NVSHMEM_HCA_LIST",
-    },
-    Reason {
         words: "psm was unable to open an endpoint|find an infinipath unit|/dev/ipath|ipath_userinit",
         cause: "the node has no such NIC, its driver (ib_qib, ib_ipath) is not loaded or failed, or its link is down",
         next: "`ls -l /dev/ipath*`, `ibstat` and `dmesg -T | grep -e qib -e ipath` on the node; --mca mtl ^psm goes without PSM",
