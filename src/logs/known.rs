@@ -19,6 +19,7 @@ use super::harness;
 use super::help_text::{LINES_MAX, is_dashes};
 use super::input;
 use super::markup;
+use super::native_stack;
 use super::parser::{ParsedLine, Parser};
 use super::seen::{Around, Place};
 use super::shape;
@@ -187,6 +188,9 @@ impl<'a> Search<'a> {
             if is_known(parsed, line) || is_of_traceback {
                 self.mark(number, 1 + more);
             }
+            if native_stack::is_wrapped(line) {
+                self.mark(number + 1, 1);
+            }
             if let Some(path) = path_of(line) {
                 self.mark_before(number, path);
             }
@@ -324,7 +328,7 @@ fn is_known(parsed: &ParsedLine, line: &[u8]) -> bool {
             || record.stated(line).is_some()
     });
     says || is_rest(line)
-        || super::native_stack::is_frame(line)
+        || native_stack::is_frame(line)
         || super::by_hand::is_sign(line)
         || super::by_hand::begins_thread(line)
         || super::compose::is_torn_report(line)

@@ -6,6 +6,7 @@
 
 use super::loggers::regex;
 use regex::bytes::Regex;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
@@ -29,8 +30,18 @@ static INTERFACE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// A frame that has no more than its library, and libraries of the system, which the handling of a signal passes.
-static NAMELESS: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?:^|[\s\]/])(?P<library>lib[\w+-]+\.so[\w.]*)\(\+0x[0-9a-f]+\)"));
+static NAMELESS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:^|[\s\]/])(?P<library>(?:lib|mca_)[\w+-]+\.so[\w.]*)(?:\(\+0x[0-9a-f]+\)|\s*\[0x[0-9a-f]+\])",
+    )
+});
+/// Modules of Open MPI that move data.
+const MOVES: [&str; 2] = ["mca_btl_", "mca_mtl_"];
+/// A frame of Open MPI whose address is in the next line, as in a mail, and what is before each of its frames.
+static WRAPPED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(?P<prefix>\[[A-Za-z][\w.-]*:\d+\] )\[ ?\d+\] [^\[\]]+$"));
+/// Lines of one frame at most.
+const WRAPPED_MAX: usize = 3;
 const OF_SYSTEM: [&str; 6] = [
     "libc.",
     "libpthread.",
@@ -122,11 +133,37 @@ static TRANSPORT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Lines of a stack, with those that go on in the next line whole: they are wrapped where a blank is, or behind `/`.
+pub(super) fn whole_frames(text: &[u8]) -> Vec<Cow<'_, [u8]>> {
+    let (mut whole, mut open) = (Vec::<Cow<'_, [u8]>>::new(), None::<(Vec<u8>, usize)>);
+    for line in text.split(|byte| *byte == b'\n') {
+        let last = whole.last_mut();
+        if let Some(((prefix, lines), last)) = open.take().zip(last)
+            && !line.starts_with(&prefix)
+        {
+            let joined = [last.trim_ascii_end(), line.trim_ascii()].concat();
+            let goes_on = lines < WRAPPED_MAX && WRAPPED.is_match(&joined);
+            open = goes_on.then_some((prefix, lines + 1));
+            *last = Cow::Owned(joined);
+            continue;
+        }
+        let found = WRAPPED.captures(line);
+        open = found.map(|found| (found["prefix"].to_vec(), 2));
+        whole.push(Cow::Borrowed(line));
+    }
+    whole
+}
+
+/// Whether a line is a frame that goes on in the next line.
+pub(super) fn is_wrapped(line: &[u8]) -> bool {
+    WRAPPED.is_match(line)
+}
+
 /// Whether a line is a frame with a name.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
     let may_be = line.starts_with(b"- ") || has(b"0x") || has(OF_FILE);
-    may_be && (FRAME.is_match(line) || NAMELESS.is_match(line))
+    is_wrapped(line) || may_be && (FRAME.is_match(line) || NAMELESS.is_match(line))
 }
 
 /// Where native code crashed, the transport that it was in, and the call that led there: `NBC_Progress
@@ -152,10 +189,9 @@ pub(super) fn told<'a>(lines: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Vec<
         frames.find(|(function, _)| function.starts_with("nccl"))
     };
     let caller = is_of_cuda.then(of_nccl).flatten();
-    for other in [caller, first(&TRANSPORT), first(&INTERFACE)]
-        .into_iter()
-        .flatten()
-    {
+    let module = frames.iter().find(|(function, _)| moves(function));
+    let others = [caller, module, first(&TRANSPORT), first(&INTERFACE)];
+    for other in others.into_iter().flatten() {
         if !told.iter().any(|(function, _)| *function == other.0) {
             told.push(other);
         }
@@ -214,9 +250,16 @@ fn without_nameless(frames: Vec<(String, String)>) -> Vec<(String, String)> {
     let named = with_name.next().map(|(_, of)| of.clone());
     let frames = frames.into_iter().enumerate();
     let is_told = |(number, (function, _)): &(usize, (String, String))| {
-        !function.contains(".so") || *number == 0 && named.as_ref() != Some(function)
+        !function.contains(".so")
+            || moves(function)
+            || *number == 0 && named.as_ref() != Some(function)
     };
     frames.filter(is_told).map(|(_, frame)| frame).collect()
+}
+
+/// Whether a library is a module that moves data.
+fn moves(library: &str) -> bool {
+    MOVES.iter().any(|start| library.starts_with(start))
 }
 
 /// The library of a frame without a name.
@@ -340,6 +383,35 @@ mod tests {
                 "shmSendConnect (shm.cc)",
             ],
         );
+        check(
+            &[
+                "[node-a:71] [ 0] /lib64/libpthread.so.0 [0x303be0dd40]",
+                "[node-a:71] [ 1] /opt/lib/openmpi/mca_pml_ob1.so [0x2aaaae350d96]",
+                "[node-a:71] [ 2] /opt/lib/openmpi/mca_btl_sm.so [0x2aaaaeb7c72a]",
+                "[node-a:71] [ 3] /opt/lib/libopen-pal.so.0(opal_progress+0x89) [0x2aaaab42b7d9]",
+                "[node-a:71] [ 4] /opt/lib/libmpi.so.0(PMPI_Recv+0x210) [0x2aaaaaf46010]",
+                "[node-a:71] [ 5] /opt/bin/solver(step_+0x6c3f) [0x6667ff]",
+            ],
+            &["mca_pml_ob1.so", "mca_btl_sm.so", "PMPI_Recv (libmpi.so.0)"],
+        );
         check(&["the library a.so (b) is loaded", "- a list item"], &[]);
+    }
+
+    #[test]
+    fn frames_that_go_on_in_the_next_line_are_whole() {
+        let text = "[node-a:71] [ 1] /opt/lib/\nopenmpi/mca_pml_ob1.so [0x2a]\n[node-a:71] [ 2] /opt/a.so  \n[0x2b]\n[node-a:71] [ 3] /opt/libmpi.so.0(PMPI_Recv \n+0x210) [0x2c]\n[node-a:71] [ 4] /opt/b.so [0x2d]\n[node-a:71] *** End\nx";
+        let whole: Vec<String> = whole_frames(text.as_bytes())
+            .iter()
+            .map(|line| crate::compose::shown(line))
+            .collect();
+        let expected = [
+            "[node-a:71] [ 1] /opt/lib/openmpi/mca_pml_ob1.so [0x2a]",
+            "[node-a:71] [ 2] /opt/a.so[0x2b]",
+            "[node-a:71] [ 3] /opt/libmpi.so.0(PMPI_Recv+0x210) [0x2c]",
+            "[node-a:71] [ 4] /opt/b.so [0x2d]",
+            "[node-a:71] *** End",
+            "x",
+        ];
+        assert_eq!(whole, expected);
     }
 }

@@ -214,8 +214,8 @@ impl Around<'_> {
     /// The lines of the stack of a crash behind it, without those of other processes, and those before it.
     fn stack(&self, process: &[u8]) -> Vec<Vec<u8>> {
         let after = self.block.get(self.end..).unwrap_or_default();
-        let after = &after[..after.len().min(STACK_WITHIN)];
-        let lines = after.split(|byte| *byte == b'\n');
+        let whole = native_stack::whole_frames(&after[..after.len().min(STACK_WITHIN)]);
+        let lines = whole.iter().map(|line| &**line);
         let lines = lines.filter(|line| !line.trim_ascii().is_empty());
         let mut own = lines.clone().filter(|line| line.starts_with(process));
         // UCX's handler of signals writes the stack without a process where Open MPI's names one.
