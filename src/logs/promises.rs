@@ -38,8 +38,9 @@ pub(super) const IN_FIRST: &str = "no line before it tells the reason: the first
 pub(super) const IN_FILES: &str =
     "NCCL's reason is in the files that NCCL_DEBUG_FILE names, which are not read here";
 
-/// Takes the causes that send to lines which the log does not have out of the findings.
-pub(super) fn keep(report: &mut LogReport) {
+/// Takes the causes that send to lines which the log does not have out of the findings. `states_more`: whether a later
+/// line of a finding's process states an error.
+pub(super) fn keep(report: &mut LogReport, states_more: impl Fn(&SignatureFinding) -> bool) {
     let lines = Lines::of(report);
     let has_others = report.findings.len() > 1;
     let first = report.findings.first().filter(|one| one.order() == 0);
@@ -55,8 +56,9 @@ pub(super) fn keep(report: &mut LogReport) {
         };
         let before = finding.causes.len();
         finding.causes.retain(is_kept);
-        if has_others {
-            // Another finding may be the reason.
+        // Another finding may be the reason, and so may what the process says behind it.
+        let says_none = |cause: &String| cause.ends_with(super::reasons::NO_MORE);
+        if finding.causes.iter().any(says_none) && (has_others || states_more(finding)) {
             for cause in &mut finding.causes {
                 if let Some(said) = cause.strip_suffix(super::reasons::NO_MORE) {
                     *cause = said.to_owned();
@@ -143,6 +145,40 @@ mod tests {
         let found = report(text).findings.into_iter();
         let found = found.filter(|one| one.signature.starts_with("nccl-"));
         found.flat_map(|one| one.causes).collect()
+    }
+
+    #[test]
+    fn that_the_log_gives_no_further_reason_is_told_where_no_later_line_states_an_error() {
+        let check = |text: &str, is_told: bool| {
+            let found = report(text).findings.remove(0);
+            let says = |cause: &String| cause.ends_with(crate::reasons::NO_MORE);
+            assert_eq!(found.causes.iter().any(says), is_told, "{text}: {found:?}");
+        };
+        let error = "RuntimeError: the two halves disagree";
+        let rank = format!("[rank0]: {error}\n");
+        for (text, is_told) in [
+            (format!("{error}\n"), true),
+            (
+                format!("{error}\nthe table could not be read: bad magic\n"),
+                false,
+            ),
+            (
+                format!("{error}\nEI9999: hccl fftsplus task timeout occurred, num:1\n"),
+                false,
+            ),
+            (format!("{error}\nstep 7, loss 0.1\n"), true),
+            (format!("{error}\n{error}\n"), true),
+            (
+                format!("{rank}[rank0]: the table could not be read: bad magic\n"),
+                false,
+            ),
+            (
+                format!("{rank}[rank1]: the table could not be read: bad magic\n"),
+                true,
+            ),
+        ] {
+            check(&text, is_told);
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ const FRONT: usize = 1024;
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|FAILED|FAILURE|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+|No (?:[\w-]+ ){0,2}(?:GPU|NIC|HCA|[Dd]evice|[Aa]ccelerator|[Ii]nterface)s? (?:was |were )?detected|(?:INVALID_ARGUMENT|FAILED_PRECONDITION):)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
+        r"(?:^|[^\w./=-])(?:[Ff]ail(?:ed|ure|s)|[Tt]imeout (?:has )?occurred|FAILED|FAILURE|[Ee]rrors?|ERROR|[Ee]xception|[Cc]annot|[Cc]ould not|[Uu]nable to|[Rr]efused|[Tt]imed out|has lost|mismatch for|closed (?:the )?connection|closed by (?:the )?(?:remote|peer|foreign)|\w*(?:eiver|ender|arder|ation|ction|quest|read|write|ceive|beat|shake|RPC|rpc|dispatch) timeout|[Ll]ost (?:connection|communication|contact)|[Dd]enied|[Ff]allen off|[Ee]xpired|[Kk]illed|[Uu]nrecognized (?:option|argument)s?:?|[Nn]ot found|No such file|marked dead|crashed|[A-Z]{2,}_ERR(?:OR)?_[A-Z_]+|No (?:[\w-]+ ){0,2}(?:GPU|NIC|HCA|[Dd]evice|[Aa]ccelerator|[Ii]nterface)s? (?:was |were )?detected|(?:INVALID_ARGUMENT|FAILED_PRECONDITION):)(?:$|[^\w/=(-])|^\s*\[FAIL\]",
     )
 });
 /// Lines of stack traces and tables, and what a logger says below a warning.

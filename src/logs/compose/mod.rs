@@ -432,7 +432,7 @@ impl Compose<'_> {
             findings.iter().any(is_its)
         };
         report.benign.retain(|one| !is_told(one));
-        super::promises::keep(report);
+        super::promises::keep(report, |finding| self.states_more(finding));
         let all = [&mut report.findings, &mut report.seen, &mut report.benign];
         all.into_iter().flatten().for_each(shorten);
     }

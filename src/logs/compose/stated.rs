@@ -22,6 +22,9 @@ static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// Bytes of a line by which it is told whether another one says the same.
+const SHAPE_MAX: usize = 256;
+
 impl Compose<'_> {
     /// Lines that state an error in words, unless a finding names a cause. If all findings
     /// followed something, the first of the lines before them is what failed.
@@ -91,6 +94,29 @@ impl Compose<'_> {
                 && !is_exact(&first.sample)
         };
         number.filter(|number| telling != Telling::Why || tells_more(number))
+    }
+
+    /// Whether a line behind the first one of a finding states an error, in other words and not of another process.
+    pub(super) fn states_more(&self, finding: &SignatureFinding) -> bool {
+        let shape = |line: &str| crate::fields::message_shape(line.as_bytes(), SHAPE_MAX);
+        let writer = |line: &str| crate::traceback::writer(line.as_bytes()).to_vec();
+        let (own, of) = (shape(&finding.sample), writer(&finding.sample));
+        let states = |place: &LinePlace, line: &str| {
+            let other = writer(line);
+            place.file == finding.first.file
+                && place.line > finding.first.line
+                && !crate::stated::is_warning(line)
+                && (other.is_empty() || of.is_empty() || other == of)
+                && shape(line) != own
+        };
+        let stated = self.tally.stated.lines();
+        let mut stated = stated.map(|(place, text)| (self.place(place, None), shown(text)));
+        if stated.any(|(place, text)| states(&place, &text)) {
+            return true;
+        }
+        let ends = self.tally.ends.iter().map(|(.., end)| &end.last);
+        let mut ends = ends.filter(|last| crate::stated::stated(&last.text).is_some());
+        ends.any(|last| states(&self.place(last.place, None), &shown(&last.text)))
     }
 
     /// The number of a file's last line.
