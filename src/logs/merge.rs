@@ -68,6 +68,9 @@ impl Tally {
         for (speaker, (place, wait)) in other.collectives {
             self.collective(number(speaker), place, wait);
         }
+        for ((speaker, process), (place, wait)) in other.process_waits {
+            self.process_wait((number(speaker), process), place, wait);
+        }
         for ((speaker, sequence), (place, group)) in other.failed_groups {
             self.name_group(number(speaker), sequence, place, &group);
         }
@@ -134,6 +137,7 @@ impl Tally {
             .chain(members)
             .chain(self.init_complete.values_mut())
             .chain(self.collectives.values_mut().map(|(place, _)| place))
+            .chain(self.process_waits.values_mut().map(|(place, _)| place))
             .chain(self.devices.values_mut().map(|(place, _)| place))
             .chain(networks.map(|(_, place)| place));
         for place in places {

@@ -43,6 +43,8 @@ use std::io::{self, Read};
 /// 8 MiB more than five, and 5 % less time; four took 20 % more.
 const THREADS_MAX: usize = 5;
 const ESCAPE: u8 = 0x1b;
+/// Longest name of a process of a launcher that is kept, in bytes.
+const PROCESS_MAX: usize = 64;
 /// Most bytes that are kept of blocks of which an earlier one is not scanned yet.
 const EARLY_MAX: usize = 4 << 20;
 /// Longest name of a collective, in bytes.
@@ -636,6 +638,10 @@ impl Counter<'_> {
                         operation: operation[..operation.len().min(OPERATION_MAX)].to_vec(),
                         size: fields::elements(message).to_vec(),
                     };
+                    if let Some(process) = fields::launched_process(line.text) {
+                        let of = (speaker, process[..process.len().min(PROCESS_MAX)].to_vec());
+                        self.tally.process_wait(of, line.place, wait.clone());
+                    }
                     self.tally.collective(speaker, line.place, wait);
                 }
             }

@@ -39,6 +39,8 @@ const SETTINGS_MAX: usize = 16_384;
 const NETWORKS_MAX: usize = 32;
 /// Most communicators and process groups of all speakers.
 const GROUPS_MAX: usize = 16_384;
+/// Processes of launchers whose first wait is kept.
+const WAITING_PROCESSES_MAX: usize = 1024;
 /// Size of the cache of recent speakers.
 const RECENT: usize = 32;
 const SHAPE_BYTES: usize = 160;
@@ -159,6 +161,8 @@ pub(super) struct Tally {
     pub init_complete: BTreeMap<u32, Place>,
     /// For each speaker: the first collective that it waits for, and the line that says so.
     pub collectives: BTreeMap<u32, (Place, Wait)>,
+    /// The same for each process that a launcher names: of several runs in one log, one rank has several.
+    pub process_waits: BTreeMap<(u32, Vec<u8>), (Place, Wait)>,
     /// For each speaker and number of a collective that failed: the first line that names its group, and the name.
     pub failed_groups: BTreeMap<(u32, u64), (Place, Vec<u8>)>,
     /// For each speaker and group: its last line and the last collective that it started.
@@ -411,6 +415,18 @@ impl Tally {
             btree_map::Entry::Vacant(new) => {
                 new.insert((place, wait));
             }
+        }
+    }
+
+    /// The same of a process that a launcher names.
+    pub(super) fn process_wait(&mut self, of: (u32, Vec<u8>), place: Place, wait: Wait) {
+        let is_full = self.process_waits.len() >= WAITING_PROCESSES_MAX;
+        match self.process_waits.entry(of) {
+            btree_map::Entry::Occupied(mut known) if place < known.get().0 => {
+                known.insert((place, wait));
+            }
+            btree_map::Entry::Vacant(new) if !is_full => _ = new.insert((place, wait)),
+            btree_map::Entry::Occupied(_) | btree_map::Entry::Vacant(_) => {}
         }
     }
 

@@ -27,6 +27,11 @@ static OF_WORK: LazyLock<Regex> =
 /// The group of all ranks, and one whose line does not name it.
 const OF_ALL: [&[u8]; 4] = [b"", b"0", b"0(default_pg)", b"0 (default_pg)"];
 
+/// What is told of another process of a rank, and of how many.
+const OTHER_PROCESS: &str =
+    "another process of rank {rank}, pid {pid}, gave up on {operation} number {number}";
+const OTHERS_MAX: usize = 4;
+
 impl Compose<'_> {
     /// The process group of a wait. Some releases name it only in another line, on how far the rank is.
     fn group_of(&self, speaker: u32, wait: &Wait) -> Vec<u8> {
@@ -85,6 +90,37 @@ impl Compose<'_> {
     pub(super) fn raised_in_collective(&self, finding: &SignatureFinding) -> Option<String> {
         let traceback = self.seen_of(finding)?.traceback.as_deref()?;
         traceback.raised_in("distributed_c10d.py")
+    }
+
+    /// Tells of the collectives that other processes of a rank gave up on: the log is of several runs.
+    pub(super) fn tell_of_other_processes(&self, findings: &mut [SignatureFinding]) {
+        let Some(timeout) = findings.iter_mut().find(|one| one.signature == TIMEOUT) else {
+            return;
+        };
+        let others = self.tally.process_waits.iter();
+        let others = others.filter_map(|((speaker, process), (place, wait))| {
+            let Speaker::Rank { rank, .. } = self.tally.speakers.get_index(*speaker as usize)?
+            else {
+                return None;
+            };
+            let (_, first) = self.tally.collectives.get(speaker)?;
+            let is_same = (&first.operation, first.sequence) == (&wait.operation, wait.sequence);
+            let digits = process
+                .split(|byte| !byte.is_ascii_digit())
+                .find(|part| !part.is_empty())?;
+            let pid = crate::fields::number(digits)?;
+            (!is_same).then_some((place, *rank, pid, wait))
+        });
+        let mut others: Vec<_> = others.collect();
+        others.sort_by_key(|(place, ..)| **place);
+        for (_, rank, pid, wait) in others.into_iter().take(OTHERS_MAX) {
+            let told = OTHER_PROCESS
+                .replace("{pid}", &pid.to_string())
+                .replace("{rank}", &rank.to_string())
+                .replace("{operation}", &shown(&wait.operation))
+                .replace("{number}", &wait.sequence.to_string());
+            timeout.meaning = format!("{}; {told}", timeout.meaning);
+        }
     }
 
     /// Names the process group of a collective that did not end, unless it is that of all ranks.

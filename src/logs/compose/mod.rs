@@ -366,6 +366,7 @@ impl Compose<'_> {
         self.tell_of_other_collective(&mut report.findings);
         self.tell_of_absent_ranks(&mut report.findings);
         self.tell_of_group(&mut report.findings);
+        self.tell_of_other_processes(&mut report.findings);
         self.tell_of_fallback(&mut report.findings);
         connections::tell_of_one_host(&mut report.findings);
         connections::tell_of_addresses(&mut report.findings);
