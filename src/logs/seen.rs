@@ -536,6 +536,8 @@ impl SeenLines {
                 traceback.is_got_over &= was_got_over;
             }
             self.replace_near(line.near());
+        } else if line.has_frames && self.lacks_frames(line.text) {
+            self.traceback = line.traceback();
         }
         // A thread reads its blocks, and their lines, in order.
         self.last = line.place;
@@ -548,6 +550,14 @@ impl SeenLines {
         let below = line.below(&self.below);
         let kept = below.map_or(0, |below| self.add_below([below]));
         self.site(line.site) + kept
+    }
+
+    /// Whether another process wrote into the exception that is kept, and a text is that exception, whole: its frames
+    /// are those of both.
+    fn lacks_frames(&self, text: &[u8]) -> bool {
+        let frames = self.traceback.as_ref();
+        frames.is_some_and(|frames| !frames.has_frames())
+            && super::traceback::is_torn_form(&self.sample, text)
     }
 
     /// Adds lines below a line. Returns the bytes that it takes more.
@@ -646,6 +656,9 @@ impl SeenLines {
         } else {
             let ranks = other.near.map(|near| near.ranks);
             self.ranks(ranks.into_iter().flatten());
+            if self.lacks_frames(&other.sample) {
+                self.traceback = other.traceback;
+            }
         }
         self.last = self.last.max(other.last);
         for gpu in other.gpus {

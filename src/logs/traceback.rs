@@ -853,6 +853,14 @@ pub(super) fn begins_of_ray(line: &[u8]) -> bool {
         .is_some_and(|rest| memchr::memmem::find(rest, b"): ray::").is_some())
 }
 
+/// Whether a text is an exception into whose message another process wrote, and the other one the same exception.
+pub(super) fn is_torn_form(torn: &[u8], whole: &[u8]) -> bool {
+    let messages = message(torn).zip(message(whole));
+    is_torn(torn)
+        && !is_torn(whole)
+        && messages.is_some_and(|(torn, whole)| !whole.is_empty() && torn.starts_with(whole))
+}
+
 /// Whether the message of an exception has the prefix of a process in it: two wrote at once, and the lines around it
 /// are of both.
 fn is_torn(text: &[u8]) -> bool {

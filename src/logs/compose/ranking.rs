@@ -34,11 +34,19 @@ pub(super) fn drop_heads(findings: &mut Vec<SignatureFinding>) {
             let is_text = (opens || is_quoted) && (1..=TEXT_LINES).contains(&behind);
             let is_raised =
                 has_traceback && is_exception(sample) && (1..=TRACEBACK_LINES).contains(&behind);
-            other.file == one.first.file && (is_text || is_raised)
+            // Of threads that write at once, the lines of a traceback are anywhere.
+            let raises = ["Error: ", "Exception: "]
+                .iter()
+                .any(|word| sample.contains(word));
+            let is_of_thread = raises && one.sample.contains(OF_THREAD);
+            other.file == one.first.file && (is_text || is_raised || is_of_thread)
         };
         !(one.signature == UNKNOWN_WARNING && known.iter().any(is_within))
     });
 }
+
+/// What Python writes above the traceback of a thread.
+const OF_THREAD: &str = "Exception in thread ";
 
 /// Advice in a text of several lines, each of which has the level of the error that it is about.
 static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
