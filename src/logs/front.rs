@@ -264,6 +264,13 @@ const TRIED: &str = "buffer on the specified memory type";
 /// NVSHMEM's transport that did not start.
 const FAILED_TRANSPORT: &[u8] = b"init failed for transport";
 
+/// The path between two GPUs that is no NVLink, in NCCL's table of paths, and what NCCL says of two that have none.
+static OVER_PCIE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"GPU/\w+ :(?:[A-Z]+/\w+ \([\d./]+/\w+\) )*GPU/\w+ \(\d+/[\d.]+/(?:PIX|PXB|PHB|NODE|SYS)\)|P2P is disabled between connected GPUs \d",
+    )
+});
+
 /// What nixlbench moves data with: `Backend (--backend=[UCX,POSIX,OBJ])    : UCX`.
 static OF_NIXLBENCH: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"\(--backend=\[[^\]\n]{0,200}\]\) *: *(?P<backend>UCX|LIBFABRIC|Mooncake)\b")
@@ -483,6 +490,8 @@ pub(super) struct Fronts {
     has_reduced_size: bool,
     /// Whether NCCL writes its lines into files of their own.
     has_debug_file: bool,
+    /// Whether NCCL says that two GPUs of a node are connected over PCIe.
+    has_gpus_over_pcie: bool,
 }
 
 /// What is asked for.
@@ -508,6 +517,7 @@ impl Fronts {
         self.is_of_one_process |= memchr::memmem::find(front, ALL_IN_ONE).is_some();
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
+        self.has_gpus_over_pcie |= OVER_PCIE.is_match(front);
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
             self.level = Level::Info;
         }
@@ -618,6 +628,11 @@ impl Fronts {
         self.level
     }
 
+    /// Whether NCCL says that two GPUs of a node are connected over PCIe.
+    pub(super) fn has_gpus_over_pcie(&self) -> bool {
+        self.has_gpus_over_pcie
+    }
+
     /// Whether nccl-tests lowered its largest size.
     pub(super) fn has_reduced_size(&self) -> bool {
         self.has_reduced_size
@@ -637,6 +652,7 @@ impl Fronts {
     pub(super) fn merge(&mut self, other: Self) {
         self.libraries.extend(other.libraries);
         self.has_failed_transport |= other.has_failed_transport;
+        self.has_gpus_over_pcie |= other.has_gpus_over_pcie;
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;

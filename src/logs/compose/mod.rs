@@ -173,6 +173,11 @@ static TORN_REPORT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 const OF_WATCHDOG: &[u8] = b"ProcessGroupNCCL.cpp:";
+/// What is no cause where GPUs are connected over PCIe, and what is said instead.
+const NO_MANAGER: &str = "the fabric manager does not run";
+const NO_NVLS: &str = "multicast over NVLink (NVLS) was not set up: the fabric manager";
+const NO_SWITCH: &str = "NCCL tried multicast over NVLink (NVLS), though lines before say that the GPUs are connected over PCIe: the call of CUDA failed, not a fabric manager, which such a machine lacks";
+const WITHOUT_NVLS: &str = "NCCL_NVLS_ENABLE=0 goes without it; where the next call of CUDA fails too, compare the release of the driver (`nvidia-smi`) with that of the CUDA that NCCL was built for, and start the process without a fork";
 /// Its cause where ranks wait in others, and most ranks that are named of each.
 const OTHER_ORDER: &str = "the ranks do not call the same collectives in the same order: a branch, a batch or a number of steps differs between them";
 const WAITING_MAX: usize = 8;
@@ -382,6 +387,7 @@ impl Compose<'_> {
         self.know_level(&mut report.findings);
         self.tell_of_reduced_size(&mut report.findings);
         self.know_process(&mut report.findings);
+        self.know_switches(&mut report.findings);
         self.tell_own_words(&mut report.findings);
         self.tell_of_nearby(&mut report.findings);
         follow_own_end(&mut report.findings, &self.catalogue.signatures);
@@ -625,6 +631,25 @@ impl Compose<'_> {
                 finding.causes.push(told);
             }
             finding.causes.retain(|cause| !supposes(cause));
+        }
+    }
+
+    /// Where GPUs of a node are connected over PCIe, there is no NVSwitch for a fabric manager.
+    fn know_switches(&self, findings: &mut [SignatureFinding]) {
+        if !self.tally.fronts.has_gpus_over_pcie() {
+            return;
+        }
+        for finding in findings {
+            finding.causes.retain(|cause| cause != NO_MANAGER);
+            let is_of_nvls = |cause: &&mut String| cause.starts_with(NO_NVLS);
+            let Some(cause) = finding.causes.iter_mut().find(is_of_nvls) else {
+                continue;
+            };
+            NO_SWITCH.clone_into(cause);
+            let next = finding.next_step.as_mut();
+            if let Some(next) = next.filter(|next| next.contains("nvidia-fabricmanager")) {
+                WITHOUT_NVLS.clone_into(next);
+            }
         }
     }
 
