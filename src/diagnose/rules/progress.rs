@@ -128,12 +128,13 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
         let call = spot.stuck_in()?;
         if let Some(ended) = spot.ended_inside_test() {
             let why = format!(
-                "the process ended inside {call}, which it had called at most {} times in the {:.1} s before",
-                ended.tests,
-                ended.ms / 1e3
+                "the process ended inside {call}; tests in the {:.1} s before: at most {}",
+                ended.ms / 1e3,
+                ended.tests
             );
             let found = Found::on(Condition::HangInsideCall, spot, 0.9).and(why);
-            let found = found.unseen("when that call was entered: one of 256 tests is recorded with its time");
+            let found = found
+                .unseen("when that call was entered: one of 256 tests is recorded with its time");
             return Some(with_threads(found, spot.node));
         }
         let so_long = spot.channel.inside_ms() / 1e3;

@@ -271,9 +271,8 @@ fn a_process_that_ended_inside_one_of_few_tests_hung_in_it() {
         let findings = ended_inside("test", tests);
         assert_eq!(names(&findings)[0], "hang-inside-call", "{findings:#?}");
         let said = findings[0].because.join("; ");
-        let expected = format!(
-            "the process ended inside test, which it had called at most {tests} times in the 9.0 s before"
-        );
+        let expected =
+            format!("the process ended inside test; tests in the 9.0 s before: at most {tests}");
         assert!(said.contains(&expected), "{said}");
     }
     // A loop that tests all the time ends inside a test, too.
