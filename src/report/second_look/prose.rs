@@ -65,6 +65,8 @@ pub(super) struct Above {
     /// The number of columns of a header, and which of them have secrets.
     header: Option<(usize, Vec<usize>)>,
     rows: usize,
+    /// The line above is the rule of a table in Markdown, or a row below it.
+    is_below_rule: bool,
 }
 
 impl Above {
@@ -156,11 +158,12 @@ impl Above {
             .filter(|(_, cell)| is_name(cell))
             .map(|(at, _)| at);
         let columns: Vec<usize> = columns.collect();
-        // A variable and its value, which is replaced: `| NCCL_AUTH_TOKEN | - | SECRET |`.
-        let is_setting =
-            cells.contains(&"SECRET") && cells.first().is_some_and(|first| first.contains('_'));
+        // In Markdown no header stands below the rule: `| NCCL_AUTH_TOKEN | - | SECRET |` is a row.
+        let is_of_table = line.trim_start().starts_with('|');
+        let is_rule = is_of_table && line.trim().bytes().all(|byte| b"|-: ".contains(&byte));
+        self.is_below_rule = is_of_table && (self.is_below_rule || is_rule);
         if is_header
-            && !is_setting
+            && !self.is_below_rule
             && cells.len() > 1
             && !columns.is_empty()
             && !line.contains(['=', ':', '"'])
@@ -362,14 +365,28 @@ mod tests {
     fn a_setting_whose_value_is_replaced_is_no_header() {
         let mut above = Above::default();
         for line in [
+            "| setting | effective | environment |",
+            "|---|:---|---|",
             "| NCCL_AUTH_TOKEN | - | SECRET |",
+            "| word0 | - | SECRET |",
             "| NCCL_OUT | - | gs://bucket0/ckpt |",
         ] {
             assert!(above.find(line).is_empty(), "{line}");
         }
-        let mut above = Above::default();
-        above.find("| NAME | SECRET |");
-        assert!(!above.find("| a | aB3dE5fG7hJ |").is_empty());
+        for lines in [
+            ["| NAME | SECRET |", "|---|---|", "| a | aB3dE5fG7hJ |"].as_slice(),
+            &["NAME  SECRET", "a  aB3dE5fG7hJ"],
+            &[
+                "|---|---|",
+                "text",
+                "| NAME | SECRET |",
+                "| a | aB3dE5fG7hJ |",
+            ],
+        ] {
+            let mut above = Above::default();
+            let found = lines.iter().map(|line| above.find(line).len());
+            assert_eq!(found.last(), Some(1), "{lines:?}");
+        }
     }
 
     #[test]
