@@ -110,7 +110,8 @@ static OTHERWISE: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that a logger calls a warning: healthy jobs log such failures, so they are only told.
 static WARNING: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^\[?W(?:\d{4})?\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|Setup Custom allreduce failed|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:"#,
+        // Python's `warnings` write their place, a class and a text.
+        r#"^\[?W(?:\d{4})?\d{3,4} |^\[[-\d]+ [\d:,.]+ W \d|won't affect|Setup Custom allreduce failed|(?:^|[\s\[(|<"])(?:WARNING|WARN)\b|:WARNING:|[\w>)]:\d+: (?:[A-Za-z_]\w*\.)*\w*Warning: "#,
     )
 });
 
@@ -349,6 +350,39 @@ fn keep(lines: &mut BTreeMap<Place, Stated>, place: Place, one: Stated, end: End
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_python_warns_of_is_a_warning() {
+        for class in [
+            "Warning",
+            "UserWarning",
+            "DeprecationWarning",
+            "PendingDeprecationWarning",
+            "SyntaxWarning",
+            "RuntimeWarning",
+            "FutureWarning",
+            "ImportWarning",
+            "UnicodeWarning",
+            "BytesWarning",
+            "ResourceWarning",
+            "EncodingWarning",
+            "urllib3.exceptions.InsecureRequestWarning",
+        ] {
+            for front in [
+                "/opt/env/vllm/connections.py:8: ",
+                "[rank1]: <frozen importlib._bootstrap>:241: ",
+                "(Worker pid=71) <string>:1: ",
+            ] {
+                let line = format!("{front}{class}: Failed to read commit hash:");
+                assert!(is_warning(&line), "{line}");
+            }
+            let raised = format!("{class}: Failed to read commit hash:");
+            assert!(!is_warning(&raised), "{raised}");
+        }
+        assert!(!is_warning(
+            "connections.py:8: RuntimeError: Failed to read"
+        ));
+    }
 
     #[test]
     fn a_line_states_an_error_in_words() {
