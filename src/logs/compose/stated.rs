@@ -8,7 +8,7 @@ use crate::report::{
     LinePlace, LogReport, STATED_ERROR, SignatureFinding, StatedLine, UNKNOWN_WARNING,
     UnknownWarning,
 };
-use crate::signature::{Role, Severity};
+use crate::signature::{Need, Role, Severity, Signature};
 use crate::stated::Counted;
 use regex::bytes::Regex;
 use std::sync::LazyLock;
@@ -24,6 +24,9 @@ static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Bytes of a line by which it is told whether another one says the same.
 const SHAPE_MAX: usize = 256;
+
+/// Least length of the end of a line by which the whole line is known.
+const REST_MIN: usize = 24;
 
 impl Compose<'_> {
     /// Lines that state an error in words, unless a finding names a cause. If all findings
@@ -52,7 +55,7 @@ impl Compose<'_> {
         let is_head = |line: &StatedLine| {
             open.contains(&line.place) && crate::traceback::begins(line.sample.as_bytes())
         };
-        let lines = lines.filter(|line| !is_head(line));
+        let lines = lines.filter(|line| !is_head(line) && !self.is_rest_of_harmless(line));
         report.stated = lines.filter(precedes).collect();
         let has_followed = |one: &SignatureFinding| one.role == Role::Consequence;
         let first = match report.findings.is_empty() {
@@ -66,6 +69,27 @@ impl Compose<'_> {
             let first = report.stated.remove(first);
             report.findings.push(stated_finding(first));
         }
+    }
+
+    /// Whether a log begins within a line that is harmless whole, by how such a line ends.
+    fn is_rest_of_harmless(&self, line: &StatedLine) -> bool {
+        if line.place.line > 1 {
+            return false;
+        }
+        let shape = |text: &[u8]| crate::fields::message_shape(text, SHAPE_MAX);
+        let rest = shape(line.sample.as_bytes());
+        let is_harmless = |one: &&Signature| {
+            one.severity > Severity::Warning
+                || one.severity == Severity::Warning && one.needs == Some(Need::TcpxExpected)
+        };
+        let mut signatures = self.catalogue.signatures.iter().filter(is_harmless);
+        signatures.any(|one| {
+            let whole = shape(one.example.as_bytes());
+            let is_end = rest.len() >= REST_MIN && whole.ends_with(&rest);
+            let end = one.example.find(one.literal.as_str());
+            let end = end.map(|from| shape(&one.example.as_bytes()[from..]));
+            is_end || end.is_some_and(|end| end.len() >= REST_MIN && rest.ends_with(&end))
+        })
     }
 
     /// The first of the lines that tell why something failed, right before the first finding, if
