@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod beside;
+mod blame;
 mod claims;
 mod collectives;
 mod connections;
@@ -345,6 +346,7 @@ impl Compose<'_> {
         report
             .findings
             .extend(unknown.take(UNKNOWN_MAX).map(unknown_finding));
+        self.blame_warnings(report);
         self.leave_to_whole_lines(report);
         self.leave_to_tracebacks(&mut report.findings);
         drop_heads(&mut report.findings);
@@ -426,6 +428,7 @@ impl Compose<'_> {
         beside::tell_of_exception(&mut report.findings);
         beside::tell_of_neighbors(report);
         beside::tell_of_leads(report, &self.catalogue.signatures);
+        self.blame_harmless(report);
         beside::tell_of_codes(&mut report.findings);
         beside::tell_of_timeout(&mut report.findings);
         beside::tell_of_part(&mut report.findings);
