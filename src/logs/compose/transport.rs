@@ -44,10 +44,17 @@ const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
 const IN_ONE_PROCESS: &str = "no line names a network; one process makes the communicators of all its GPUs (ncclCommInitAll), so peer access or shared memory moves the data";
 
+/// The source of what NCCL does over any network. Those of each network are also used where it only looks for them.
+const OF_ANY_NETWORK: &[u8] = b"transport/net.c";
+
 const IS_WITHIN: [&str; 2] = [OF_PEERS, OF_SHARED_MEMORY];
 
 /// Words of lines that tell of what moves data where no network is named.
-const OF_OTHERS: [(&[&[u8]], &str); 9] = [
+const OF_OTHERS: [(&[&[u8]], &str); 10] = [
+    (
+        &[OF_ANY_NETWORK],
+        "NCCL's calls of a network for data, which no line names",
+    ),
     (
         &[
             b"transport/p2p.c",
@@ -168,7 +175,7 @@ impl Compose<'_> {
             _ => ("mixed", format!("{says} {}", list(named.keys()))),
         };
         let is_cut = self.is_cut_by_filter();
-        let may_stay = self.may_stay_within() && !is_cut;
+        let may_stay = self.may_stay_within() && !is_cut && !self.fails_in_network();
         let one_host = self.one_host().filter(|_| {
             may_stay && proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1)
         });
@@ -339,6 +346,12 @@ impl Compose<'_> {
                 format!("{none}; the log has lines of {of}{nodes}")
             }
         }
+    }
+
+    /// Whether a call of a network for data failed: ranks of one node may have one, too.
+    fn fails_in_network(&self) -> bool {
+        let mut lines = self.kept_lines();
+        lines.any(|line| memchr::memmem::find(line, OF_ANY_NETWORK).is_some())
     }
 
     /// What moves data, or may, by lines that are kept.
