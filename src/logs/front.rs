@@ -29,6 +29,11 @@ pub(super) const REDUCED: &[u8] = b" due to memory limitation";
 
 const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 pub(super) const UCC_UCX: &str = "UCC UCX";
+/// Words of libfabric where it has the provider of EFA, and what NCCL's plugin selects.
+const OF_EFA: [&[u8]; 2] = [b"provider: efa", b"FI_PROTO_EFA"];
+const EFA: &[u8] = b"efa";
+static SELECTED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\b[Ss]elected [Pp]rovider is (?P<provider>[a-z]+)"));
 /// A program's own calls of libibverbs.
 pub(super) const RDMA_VERBS: &str = "RDMA verbs";
 
@@ -492,6 +497,9 @@ pub(super) struct Fronts {
     has_debug_file: bool,
     /// Whether NCCL says that two GPUs of a node are connected over PCIe.
     has_gpus_over_pcie: bool,
+    /// Whether libfabric has the provider of EFA, and whether NCCL's plugin selects another one.
+    has_efa: bool,
+    has_other_provider: bool,
 }
 
 /// What is asked for.
@@ -518,6 +526,13 @@ impl Fronts {
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
         self.has_gpus_over_pcie |= OVER_PCIE.is_match(front);
+        let has = |word: &&[u8]| memchr::memmem::find(front, word).is_some();
+        self.has_efa |= OF_EFA.iter().any(has);
+        for found in SELECTED.captures_iter(front) {
+            let is_efa = &found["provider"] == EFA;
+            self.has_efa |= is_efa;
+            self.has_other_provider |= !is_efa;
+        }
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
             self.level = Level::Info;
         }
@@ -653,6 +668,8 @@ impl Fronts {
         self.libraries.extend(other.libraries);
         self.has_failed_transport |= other.has_failed_transport;
         self.has_gpus_over_pcie |= other.has_gpus_over_pcie;
+        self.has_efa |= other.has_efa;
+        self.has_other_provider |= other.has_other_provider;
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
@@ -663,6 +680,11 @@ impl Fronts {
         for (name, values) in other.values {
             values.iter().for_each(|value| self.set(&name, value));
         }
+    }
+
+    /// Whether libfabric's provider is that of EFA.
+    pub(super) fn has_efa(&self) -> bool {
+        self.has_efa && !self.has_other_provider
     }
 
     /// Whether a command, an environment or a program counts several nodes.
@@ -952,6 +974,14 @@ mod tests {
         ] {
             assert_eq!(fronts(log).expects_efa(|_| None), expected, "{log}");
         }
+    }
+
+    #[test]
+    fn the_provider_of_a_plugin_is_that_of_efa() {
+        assert!(fronts("Selected provider is efa, fabric is efa\n").has_efa());
+        assert!(fronts("provider: efa\n    fabric: efa\n").has_efa());
+        let other = "provider: efa\nNET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)\n";
+        assert!(!fronts(other).has_efa());
     }
 
     #[test]

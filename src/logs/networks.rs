@@ -145,7 +145,7 @@ pub(super) fn has_ethernet_gid(line: &[u8]) -> Option<bool> {
 }
 
 static GIDS: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"Gids? ?(?P<gid>::ffff:[\d.]{7,}|fe80:[0-9a-f:]{10,})"));
+    LazyLock::new(|| regex(r"Gids? ?(?P<gid>::ffff:(?:[\d.]{7,}|[\[<*])|fe80:[0-9a-f:]{10,})"));
 
 #[cfg(test)]
 mod tests {
@@ -247,5 +247,6 @@ mod tests {
         );
         assert_eq!(gid("(Recv) localGid fe80::b859:9f03:a6:1234"), Some(false));
         assert_eq!(gid("(Recv) localGids :: remoteGids ::"), None);
+        assert_eq!(gid("localGid ::ffff:[MASKED] remoteGid"), Some(true));
     }
 }

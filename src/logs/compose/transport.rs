@@ -148,9 +148,15 @@ impl Compose<'_> {
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let is_gib = named.keys().all(|name| name.eq_ignore_ascii_case(GIB));
-        let over = match kinds.contains("ib") && (is_gib || self.is_over_ethernet()) {
-            true => " over RoCE",
-            false => "",
+        let over = match kinds.first() {
+            Some(&"ib") if is_gib => " over RoCE",
+            Some(&"ib") => match self.is_over_ethernet() {
+                Some(true) => " over RoCE",
+                Some(false) => " over InfiniBand",
+                None => "",
+            },
+            Some(&"ofi") if self.tally.fronts.has_efa() => " over EFA",
+            _ => "",
         };
         let libraries = self.library_networks();
         let (verdict, because) = match (kinds.len(), kinds.first()) {
@@ -285,8 +291,9 @@ impl Compose<'_> {
         asked.map(|one| one.what).take(ASKED_MAX).collect()
     }
 
-    /// Whether the RDMA devices that the log names are of Ethernet: all that NCCL lists, or the ends of its connections.
-    fn is_over_ethernet(&self) -> bool {
+    /// Whether the RDMA devices that the log names are all of Ethernet, or none is: those that NCCL lists, or the ends of
+    /// its connections.
+    fn is_over_ethernet(&self) -> Option<bool> {
         let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
         let seen = self.tally.seen.iter();
         let (mut listed, mut ends) = (BTreeSet::new(), BTreeSet::new());
@@ -297,8 +304,10 @@ impl Compose<'_> {
             let lines = seen.near_lines().chain([&seen.sample]);
             ends.extend(lines.filter_map(|line| crate::networks::has_ethernet_gid(line)));
         }
-        let is_of_all = |of: &BTreeSet<bool>| of.len() == 1 && of.contains(&true);
-        is_of_all(&listed) || listed.is_empty() && is_of_all(&ends)
+        let only = |of: &BTreeSet<bool>| of.first().copied().filter(|_| of.len() == 1);
+        // An end of InfiniBand looks like one that has no address.
+        let of_ends = only(&ends).filter(|is_ethernet| *is_ethernet && listed.is_empty());
+        only(&listed).or(of_ends)
     }
 
     /// Why no network is named, with what the log has lines of. Other libraries may name theirs.
