@@ -29,6 +29,20 @@ pub(super) const REDUCED: &[u8] = b" due to memory limitation";
 
 const MOONCAKE_RDMA: &str = "Mooncake RDMA";
 pub(super) const UCC_UCX: &str = "UCC UCX";
+/// What moves data that GPUs send themselves, in NCCL's examples of it.
+pub(super) const GIN: &str = "NCCL GIN";
+/// The link of a test of RDMA.
+pub(super) const PERFTEST_ROCE: &str = "perftest RoCE";
+pub(super) const PERFTEST_IB: &str = "perftest InfiniBand";
+pub(super) const UCX_WITHIN: &str = "UCX within a node";
+/// A process of UCX that logs what it does, as each one of a job does then.
+static OF_UCX: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\[(?P<host>[\w.-]+):(?P<pid>\d+):\w+ *\] +\w+\.c:\d+ +UCX +(?:DEBUG|TRACE|REQ|DATA|ASYNC|FUNC|POLL) ",
+    )
+});
+/// Most processes of UCX that are kept.
+const UCX_MAX: usize = 32;
 /// Words of libfabric where it has the provider of EFA, and what NCCL's plugin selects.
 const OF_EFA: [&[u8]; 2] = [b"provider: efa", b"FI_PROTO_EFA"];
 const EFA: &[u8] = b"efa";
@@ -39,7 +53,7 @@ pub(super) const RDMA_VERBS: &str = "RDMA verbs";
 
 /// Libraries that move data, each with words of their own lines. A line that says that a library is missing has none of
 /// these, or one of [`ABSENT`].
-const LIBRARIES: [(&str, &[&str]); 38] = [
+const LIBRARIES: [(&str, &[&str]); 46] = [
     (
         "Mooncake over a network that no line names",
         &[
@@ -56,6 +70,7 @@ const LIBRARIES: [(&str, &[&str]); 38] = [
             "mooncake/conn.py",
             "mooncake_connector.py",
             "mooncake_store.py",
+            "mooncake_backend",
         ],
     ),
     // It uses RDMA if it finds a device, unless it says that it takes another one of these.
@@ -99,6 +114,7 @@ const LIBRARIES: [(&str, &[&str]); 38] = [
             "|CCL_ERROR|",
             "oneccl_bindings",
             "ProcessGroupXCCL",
+            ": oneCCL: ",
             "'ccl' for distributed",
         ],
     ),
@@ -257,7 +273,51 @@ const LIBRARIES: [(&str, &[&str]); 38] = [
     ),
     ("TensorPipe TCP", &["tensorpipe/transport/uv/"]),
     ("TensorPipe IB", &["tensorpipe/transport/ibv/"]),
-    ("MPICH OFI", &["OFI poll failed", "MPICH WARNING: OFI "]),
+    (
+        "TensorPipe within a node",
+        &[
+            "tensorpipe/transport/shm/",
+            "tensorpipe/channel/cma/",
+            "tensorpipe/channel/cuda_ipc/",
+        ],
+    ),
+    (
+        "MPICH OFI",
+        &[
+            "OFI poll failed",
+            "MPICH WARNING: OFI ",
+            "MPIDI_OFI_send",
+            "MPIDI_OFI_recv",
+            "MPIDI_OFI_progress",
+        ],
+    ),
+    ("MPICH UCX", &["MPIDI_UCX_"]),
+    (
+        "MPICH within a node",
+        &["MPIDI_IPCI_", "MPIDI_GPU_ipc_handle_map"],
+    ),
+    // What Open MPI copies from the memory of another process of the host.
+    (
+        "OpenMPI within a node",
+        &[
+            "] Read -1, expected ",
+            "(mca_btl_vader_get_cma",
+            "(mca_btl_vader_put_cma",
+            "(mca_btl_vader_get_xpmem",
+            "(mca_btl_vader_put_xpmem",
+        ],
+    ),
+    (UCX_WITHIN, &["cuda_ipc_md.c:", "uct_cuda_ipc_"]),
+    (
+        GIN,
+        &[
+            "device communicator with GIN support",
+            "GIN AlltoAll",
+            "GIN Ring Exchange",
+        ],
+    ),
+    (PERFTEST_ROCE, &["Link type       : Ethernet"]),
+    (PERFTEST_IB, &["Link type       : IB"]),
     ("libfabric cxi", &["cxil_map", "cxip_"]),
     ("GASNet OFI", &["ofi-conduit/gasnet"]),
     ("GASNet IB", &["ibv-conduit/gasnet"]),
@@ -497,6 +557,8 @@ pub(super) struct Fronts {
     has_debug_file: bool,
     /// Whether NCCL says that two GPUs of a node are connected over PCIe.
     has_gpus_over_pcie: bool,
+    /// Processes of UCX that log what they do.
+    of_ucx: BTreeSet<(Vec<u8>, Vec<u8>)>,
     /// Whether libfabric has the provider of EFA, and whether NCCL's plugin selects another one.
     has_efa: bool,
     has_other_provider: bool,
@@ -532,6 +594,10 @@ impl Fronts {
             let is_efa = &found["provider"] == EFA;
             self.has_efa |= is_efa;
             self.has_other_provider |= !is_efa;
+        }
+        if has(&&b" UCX  "[..]) {
+            let processes = OF_UCX.captures_iter(front);
+            self.add_ucx(processes.map(|one| (one["host"].to_vec(), one["pid"].to_vec())));
         }
         if memchr::memmem::find(front, b" NCCL INFO ").is_some() {
             self.level = Level::Info;
@@ -670,6 +736,7 @@ impl Fronts {
         self.has_gpus_over_pcie |= other.has_gpus_over_pcie;
         self.has_efa |= other.has_efa;
         self.has_other_provider |= other.has_other_provider;
+        self.add_ucx(other.of_ucx);
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
         self.has_several_nodes |= other.has_several_nodes;
@@ -680,6 +747,20 @@ impl Fronts {
         for (name, values) in other.values {
             values.iter().for_each(|value| self.set(&name, value));
         }
+    }
+
+    fn add_ucx(&mut self, processes: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) {
+        for one in processes {
+            if self.of_ucx.len() < UCX_MAX {
+                self.of_ucx.insert(one);
+            }
+        }
+    }
+
+    /// Whether the processes of UCX, which log what they do, are several of one host.
+    pub(super) fn has_ucx_of_one_host(&self) -> bool {
+        let hosts: BTreeSet<&[u8]> = self.of_ucx.iter().map(|(host, _)| &host[..]).collect();
+        hosts.len() == 1 && (2..UCX_MAX).contains(&self.of_ucx.len())
     }
 
     /// Whether libfabric's provider is that of EFA.

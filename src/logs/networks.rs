@@ -70,8 +70,23 @@ pub(super) fn kind_of_library(name: &str) -> &'static str {
         // What these name is the device, which has any name.
         () if ["mooncake", "uccl"].contains(&library) => "ib",
         () if starts(&[
-            "rc_", "dc_", "ud_", "rc/", "dc/", "ud/", "ib", "mlx", "openib", "verbs", "rdma",
-            "roce", "bnxt", "irdma", "hns", "mxm",
+            "rc_",
+            "dc_",
+            "ud_",
+            "rc/",
+            "dc/",
+            "ud/",
+            "ib",
+            "infiniband",
+            "mlx",
+            "openib",
+            "verbs",
+            "rdma",
+            "roce",
+            "bnxt",
+            "irdma",
+            "hns",
+            "mxm",
         ]) =>
         {
             "ib"
@@ -196,6 +211,11 @@ mod tests {
             ("oneCCL over MPI", "other"),
             ("oneCCL within a node", "within-node"),
             ("RDMA verbs", "ib"),
+            ("perftest InfiniBand", "ib"),
+            ("perftest RoCE", "ib"),
+            ("TensorPipe within a node", "within-node"),
+            ("MPICH UCX", "other"),
+            ("NCCL GIN", "other"),
             ("libfabric tcp-ofi-rxm", "socket"),
             ("libfabric rdmap0s31-rdm", "ofi"),
             ("UCX over a network that no line names", "other"),

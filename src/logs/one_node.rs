@@ -117,6 +117,10 @@ static LISTED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A process of MPI as its libraries name it: `[node-a:71] `.
+static OF_MPI: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?m)^(?:\d+: *)?\[(?P<host>[A-Za-z][\w-]*)(?:\.[\w.-]+)?:\d{2,7}\] "));
+
 /// A host in the table of torchrun: `  host      : node-a`.
 static HOST: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^\W*host +: (?P<host>[\w.-]+)"));
 /// Most hosts that are kept: two are as good as many.
@@ -151,6 +155,8 @@ pub(super) struct OneNode {
     /// Whether the number of a node, or a worker, is of another node.
     has_other_node: bool,
     hosts: BTreeSet<Vec<u8>>,
+    /// First names of hosts of MPI's processes, two if there are more.
+    of_mpi: BTreeSet<Vec<u8>>,
     /// Ranks that nccl-tests lists, and whether the log ends with the list.
     listed: BTreeSet<u32>,
     ends_with_list: bool,
@@ -210,6 +216,9 @@ impl OneNode {
         }
         self.read_ranks(front);
         self.read_workers(front);
+        for found in OF_MPI.captures_iter(front) {
+            self.add_host_of_mpi(found["host"].to_vec());
+        }
         for found in LISTED.captures_iter(front) {
             self.add_host(found["host"].to_vec());
             add(&mut self.listed, number_of(&found["rank"]));
@@ -350,6 +359,12 @@ impl OneNode {
         self.has_processes |= OF_PROCESSES.iter().any(has);
     }
 
+    fn add_host_of_mpi(&mut self, host: Vec<u8>) {
+        if self.of_mpi.len() < HOSTS_MAX {
+            self.of_mpi.insert(host);
+        }
+    }
+
     fn add_host(&mut self, host: Vec<u8>) {
         if self.hosts.len() < HOSTS_MAX {
             self.hosts.insert(host);
@@ -374,6 +389,10 @@ impl OneNode {
         self.has_processes |= other.has_processes;
         self.has_other_node |= other.has_other_node;
         other.hosts.into_iter().for_each(|one| self.add_host(one));
+        other
+            .of_mpi
+            .into_iter()
+            .for_each(|one| self.add_host_of_mpi(one));
         add(&mut self.listed, other.listed);
         self.ends_with_list |= other.ends_with_list;
         self.has_devices |= other.has_devices;
@@ -402,7 +421,8 @@ impl OneNode {
         !(self.has_other_node
             || self.nodes.most > 1
             || self.world.most > GPUS_OF_A_NODE
-            || self.hosts.len() > 1)
+            || self.hosts.len() > 1
+            || self.of_mpi.len() > 1)
     }
 
     /// The hosts of ranks in torchrun's table, two if there are more.

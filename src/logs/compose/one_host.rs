@@ -531,6 +531,75 @@ node-a:71:71 [0] NCCL INFO Bootstrap : Using eno2:10.0.1.25<0>
                 "unknown",
                 "",
             ),
+            // Libraries that move data within a node, and counts of several.
+            (
+                "[W tensorpipe_agent.cpp:916] RPC agent for 3 encountered error: reset by peer (this error originated at tensorpipe/transport/shm/connection_impl.cc:187)\n",
+                "within-node",
+                "TensorPipe within a node",
+            ),
+            (
+                "nnodes=2\n[W tensorpipe_agent.cpp:916] RPC agent for 3 encountered error: reset by peer (this error originated at tensorpipe/transport/shm/connection_impl.cc:187)\n",
+                "unknown",
+                "",
+            ),
+            (
+                "reset by peer (this error originated at tensorpipe/transport/shm/connection_impl.cc:187)\nreset by peer (this error originated at tensorpipe/transport/uv/connection_impl.cc:187)\n",
+                "unknown",
+                "",
+            ),
+            (
+                "MPIDI_GPU_ipc_handle_map(355)..:  gpu_ipc_handle_map failed\n",
+                "within-node",
+                "MPICH",
+            ),
+            (
+                "MPIDI_OFI_handle_cq_error(1059): OFI poll failed\n",
+                "ofi",
+                "MPICH OFI",
+            ),
+            ("MPIDI_UCX_recv(80): odd\n", "unknown", "MPICH UCX"),
+            (
+                "[node-a:71] Read -1, expected 2362084, errno = 38\n",
+                "within-node",
+                "OpenMPI",
+            ),
+            (
+                "[node-a:71] Read -1, expected 2362084, errno = 38\n[node-b:71] Read -1, expected 2362084, errno = 38\n",
+                "unknown",
+                "",
+            ),
+            (
+                "RuntimeError: oneCCL: ze_fd_manager.cpp:214 fill_device_fds: EXCEPTION: open failed\n",
+                "unknown",
+                "oneCCL",
+            ),
+            (
+                "  File \"/opt/job/tests/test_mooncake_backend.py\", line 105, in check\n",
+                "unknown",
+                "Mooncake",
+            ),
+            (
+                "  Rank 0 created device communicator with GIN support\n",
+                "other",
+                "NCCL's GIN",
+            ),
+            // All processes of UCX that log what they do are of one host, or of two.
+            (
+                r#"[1795162444.3] [node-a:71:2] wireup_ep.c:372  UCX  DEBUG ep 0x2aab4eba3048: destroy wireup ep
+[1795162444.3] [node-a:72:2] wireup_ep.c:372  UCX  DEBUG ep 0x2aab4eba3048: destroy wireup ep
+[1795162444.3] [node-a:71:2] cuda_ipc_md.c:62   UCX  ERROR cuCtxGetDevice(&cu_device) is failed. ret:invalid device context
+"#,
+                "within-node",
+                "UCX",
+            ),
+            (
+                r#"[1795162444.3] [node-a:71:2] wireup_ep.c:372  UCX  DEBUG ep 0x2aab4eba3048: destroy wireup ep
+[1795162444.3] [node-b:72:2] wireup_ep.c:372  UCX  DEBUG ep 0x2aab4eba3048: destroy wireup ep
+[1795162444.3] [node-a:71:2] cuda_ipc_md.c:62   UCX  ERROR cuCtxGetDevice(&cu_device) is failed. ret:invalid device context
+"#,
+                "unknown",
+                "UCX over a network that no line names",
+            ),
             // The job's network is that of another library.
             (
                 "nnodes=1 WORLD_SIZE=2\nI1120 08:14:04.054445 71 rdma_endpoint.cpp:108] Connection has been established\n",

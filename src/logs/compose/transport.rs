@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Compose, shown};
-use crate::front::{RDMA_VERBS, UCC_UCX};
+use crate::front::{GIN, PERFTEST_IB, PERFTEST_ROCE, RDMA_VERBS, UCC_UCX, UCX_WITHIN};
 use crate::networks::{Proof, kind, kind_of_library, preference};
 use crate::report::{LinePlace, SignatureFinding, Transport};
 use crate::seen::{Place, SeenLines};
@@ -20,6 +20,17 @@ const ASKED_MAX: usize = 3;
 const OFI_OFF: [&str; 2] = ["ofi-init-failed", "ofi-no-provider"];
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
+
+/// Lines of oneCCL that do not tell over what it goes.
+const ONECCL_UNNAMED: &str = "oneCCL over a network that no line names";
+
+/// What libraries do within a node.
+const WITHIN: [&str; 4] = [
+    "MPICH within a node",
+    "OpenMPI within a node",
+    "TensorPipe within a node",
+    UCX_WITHIN,
+];
 
 /// Lines of UCX that do not tell over what it goes.
 const UCX_UNNAMED: &str = "UCX over a network that no line names";
@@ -221,6 +232,13 @@ impl Compose<'_> {
             Some(Proof::Up) if may_stay && self.is_of_one_node() => "unknown",
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
+        };
+        let (verdict, because) = match verdict {
+            "unknown" if libraries.contains_key(GIN) => (
+                "other",
+                format!("{because}; GPUs start transfers themselves (NCCL's GIN)"),
+            ),
+            _ => (verdict, because),
         };
         let names = libraries.keys().take(HOSTS_NAMED).cloned().collect();
         let is_of_nccl = !named.is_empty() || verdict != "unknown" || self.has_nccl();
@@ -622,7 +640,13 @@ impl Compose<'_> {
         let listed = list(of.keys().take(HOSTS_NAMED));
         // Gloo moves no data of GPUs where another library does, and what another library names of UCX is one of UCX's
         // own networks.
-        let moves = |name: &&String| !name.starts_with("Gloo ") && !name.ends_with(" UCX");
+        // oneCCL goes over libfabric.
+        let has_libfabric = of.keys().any(|name| name.starts_with("libfabric "));
+        let moves = |name: &&String| {
+            !(name.starts_with("Gloo ")
+                || name.ends_with(" UCX")
+                || has_libfabric && *name == ONECCL_UNNAMED)
+        };
         let others = of.keys().any(|name| moves(&name));
         let movers = of.keys().filter(|name| !others || moves(name));
         let kinds: BTreeSet<&'static str> = movers.map(|name| kind_of_library(name)).collect();
@@ -736,7 +760,36 @@ impl Compose<'_> {
         let is_told = of.keys().any(|name| names_ucx(name) && name != UCX_UNNAMED);
         of.retain(|name, _| !is_told || name != UCX_UNNAMED);
         self.add_libraries_of_fronts(&mut of);
+        // What is within a node of one process may be between nodes of another.
+        let of_node: Vec<String> = of
+            .keys()
+            .filter(|name| WITHIN.contains(&name.as_str()) && !self.may_be_within(name))
+            .cloned()
+            .collect();
+        for name in of_node {
+            let library = name.split(' ').next().unwrap_or_default().to_owned();
+            let unnamed = format!("{library} over a network that no line names");
+            let is_named = of
+                .keys()
+                .any(|other| *other != name && other.split(' ').next() == Some(library.as_str()));
+            if let Some(processes) = of.remove(&name)
+                && !is_named
+            {
+                of.insert(unnamed, processes);
+            }
+        }
         of
+    }
+
+    /// Whether no line tells of a second node of the job, and all processes of UCX are known.
+    fn may_be_within(&self, name: &str) -> bool {
+        let fronts = &self.tally.fronts;
+        let has_others = fronts.has_several_nodes()
+            || !fronts.one_node().is_of_one()
+            || self.tally.commands.has_several_nodes()
+            || self.tally.claims.lists_hosts()
+            || self.processes().0.len() > 1;
+        !has_others && (name != UCX_WITHIN || fronts.has_ucx_of_one_host())
     }
 
     /// Adds the libraries that the fronts of files name, where no other line tells of them. What names a network tells
@@ -757,6 +810,13 @@ impl Compose<'_> {
             let is_told = |other: &&str| !is_unnamed(other) && library(other) == its;
             let is_under_ucc = *name == UCX_UNNAMED && named.contains(&UCC_UCX);
             let is_told = is_unnamed(name) && named.iter().any(is_told) || is_under_ucc;
+            // The link tells more than that it is one of RDMA.
+            if [PERFTEST_IB, PERFTEST_ROCE].contains(name) {
+                if let Some(processes) = of.remove("perftest IB") {
+                    of.insert((*name).to_owned(), processes);
+                }
+                continue;
+            }
             let is_named = |other: &String| library(other) == its && !is_unnamed(other);
             if is_told || known.contains(&its) && (is_unnamed(name) || of.keys().any(is_named)) {
                 continue;
