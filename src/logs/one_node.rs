@@ -89,6 +89,20 @@ static MEETING: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\bdistributed_init_method=tcp://(?P<host>[\w.-]+|\[[\w:]+\]):"));
 const LOOPBACK: [&[u8]; 3] = [b"127.0.0.1", b"localhost", b"[::1]"];
 
+/// The interface at which a proxy of NCCL listens is that over which the ranks meet.
+static PROXY: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\bproxy listening socket at (?P<address>[\w.:]+)<"));
+/// Ranks that a program counts as one: `Rank 0-7: ncclCheckpointRestore()`.
+static ALL_RANKS: LazyLock<Regex> = LazyLock::new(|| regex(r"\b[Rr]anks? 0-(?P<last>\d{1,5})\b"));
+/// NCCL's example of one process with a thread for each GPU.
+static THREADS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\bUsing (?P<gpus>\d{1,3}) devices with pthreads\b"));
+/// What Ray says where it starts a cluster of its own on the host.
+const LOCAL_RAY: &[u8] = b"Started a local Ray instance";
+/// A size of a communicator of NCCL.
+static RANKS_OF_COMM: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"\brank \d{1,5} n[rR]anks (?P<ranks>\d{1,5})\b"));
+
 /// NCCL's call for all GPUs of one process, in a debugger's stack.
 static IN_ONE_PROCESS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\bncclCommInitAll ?\([^\n()]{0,200}\bndev=(?P<gpus>\d{1,3})\b"));
@@ -147,8 +161,15 @@ pub(super) struct OneNode {
     /// Whether ranks meet at the loopback address, and at others.
     meet_within: bool,
     meet_elsewhere: bool,
-    /// GPUs of one process of NCCL.
+    /// GPUs of one process of NCCL, and those of one with a thread for each.
     in_one_process: u32,
+    threads: u32,
+    /// Whether Ray started a cluster of its own on the host.
+    has_local_ray: bool,
+    /// Ranks that a program counts as one.
+    all_ranks: u32,
+    /// The most ranks of a communicator of NCCL.
+    comm_ranks: u32,
     /// Whether PyTorch's DataParallel uses several GPUs, and whether processes form a job.
     has_data_parallel: bool,
     has_processes: bool,
@@ -228,6 +249,16 @@ impl OneNode {
         if memchr::memmem::find(front, b"NCCL INFO ").is_some() {
             self.read_comms(front);
         }
+        for found in PROXY.captures_iter(front) {
+            let is_within = found["address"].starts_with(b"127.");
+            self.boots_within |= is_within;
+            self.boots_elsewhere |= !is_within;
+        }
+        for found in ALL_RANKS.captures_iter(front) {
+            let ranks = number_of(&found["last"]).unwrap_or_default() + 1;
+            self.all_ranks = self.all_ranks.max(ranks);
+            self.has_other_node |= ranks > GPUS_OF_A_NODE;
+        }
         for found in WORLDS.captures_iter(front) {
             let count = std::str::from_utf8(&found["count"]);
             if let Some(count) = count.ok().and_then(|count| count.parse().ok()) {
@@ -300,6 +331,10 @@ impl OneNode {
             };
             self.add_rank_of_comm(ranks, rank, rank == device);
         }
+        for found in RANKS_OF_COMM.captures_iter(front) {
+            let ranks = number_of(&found["ranks"]).unwrap_or_default();
+            self.comm_ranks = self.comm_ranks.max(ranks);
+        }
         for found in PATHS.captures_iter(front) {
             let gpus = memchr::memmem::find_iter(&found["paths"], OF_GPU).count();
             self.reached = self.reached.max(u32::try_from(gpus).unwrap_or(u32::MAX));
@@ -355,6 +390,12 @@ impl OneNode {
             let gpus = number_of(&found["gpus"]).unwrap_or_default();
             self.in_one_process = self.in_one_process.max(gpus);
         }
+        for found in THREADS.captures_iter(front) {
+            self.threads = self
+                .threads
+                .max(number_of(&found["gpus"]).unwrap_or_default());
+        }
+        self.has_local_ray |= has(&LOCAL_RAY);
         self.has_data_parallel |= has(&DATA_PARALLEL) && OF_REPLICAS.iter().any(has);
         self.has_processes |= OF_PROCESSES.iter().any(has);
     }
@@ -385,6 +426,10 @@ impl OneNode {
         self.meet_within |= other.meet_within;
         self.meet_elsewhere |= other.meet_elsewhere;
         self.in_one_process = self.in_one_process.max(other.in_one_process);
+        self.threads = self.threads.max(other.threads);
+        self.has_local_ray |= other.has_local_ray;
+        self.all_ranks = self.all_ranks.max(other.all_ranks);
+        self.comm_ranks = self.comm_ranks.max(other.comm_ranks);
         self.has_data_parallel |= other.has_data_parallel;
         self.has_processes |= other.has_processes;
         self.has_other_node |= other.has_other_node;
@@ -442,6 +487,30 @@ impl OneNode {
             .or_else(|| self.of_process())
             .or_else(|| self.of_bootstrap(seen))
             .or_else(|| self.of_list())
+            .or_else(|| self.of_ray())
+            .or_else(|| self.of_paths())
+    }
+
+    /// The most ranks of a communicator of NCCL.
+    pub(super) fn comm_ranks(&self) -> Option<u64> {
+        (self.comm_ranks > 0).then_some(u64::from(self.comm_ranks))
+    }
+
+    /// Ray's own cluster on the host has no other, unless a worker of another one writes.
+    fn of_ray(&self) -> Option<(u32, String)> {
+        let world = self.world().filter(|_| self.has_local_ray)?;
+        let why = format!("Ray started a local instance, and the job has {world} ranks");
+        Some((world, why))
+    }
+
+    /// NCCL's paths lead to as many GPUs as the largest communicator has ranks, and NCCL keeps no NIC then.
+    fn of_paths(&self) -> Option<(u32, String)> {
+        let (ranks, _) = self.comms.last_key_value()?;
+        let is_whole = *ranks > 1 && *ranks == self.reached && !self.reaches_nics;
+        (is_whole && self.comm_ranks <= *ranks).then(|| {
+            let why = format!("NCCL's paths lead to the GPUs of all {ranks} ranks and to no NIC");
+            (*ranks, why)
+        })
     }
 
     fn of_list(&self) -> Option<(u32, String)> {
@@ -457,6 +526,7 @@ impl OneNode {
     }
 
     fn of_bootstrap(&self, seen: u32) -> Option<(u32, String)> {
+        let seen = seen.max(self.all_ranks);
         let is_within = self.boots_within && !self.boots_elsewhere && seen > 1;
         is_within.then(|| {
             let why = "NCCL's ranks meet over the loopback interface, over which they reach no other host";
@@ -579,6 +649,13 @@ impl OneNode {
                 format!(
                     "one process makes the communicators of all its {} GPUs (ncclCommInitAll)",
                     self.in_one_process
+                ),
+            )),
+            () if self.threads > 1 => Some((
+                self.threads,
+                format!(
+                    "one process has a thread for each of its {} GPUs",
+                    self.threads
                 ),
             )),
             () if self.has_data_parallel && !self.has_processes => Some((

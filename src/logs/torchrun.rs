@@ -51,6 +51,9 @@ pub(super) struct Commands {
     has_several_nodes: bool,
     /// The most ranks of a command that starts all on this host, and whether one lists other hosts.
     local: u32,
+    /// Whether MPI's launcher starts one process, and whether another command of it starts more, or an unknown number.
+    has_one_process: bool,
+    has_more_processes: bool,
     lists_hosts: bool,
     /// The most ranks of a command that counts no nodes, which is of one unless an environment says otherwise.
     without_nodes: u32,
@@ -70,6 +73,17 @@ impl Commands {
         for command in LAUNCH.find_iter(&block[..block.len().min(FRONT)]) {
             let hosts = HOSTS.captures(command.as_bytes());
             let ranks = STARTED.captures(command.as_bytes());
+            let is_one = ranks.as_ref().is_some_and(|one| &one["ranks"] == b"1")
+                && memchr::memmem::find(command.as_bytes(), b" : ").is_none()
+                && block[..command.start()]
+                    .rsplit(|byte| *byte == b'\n')
+                    .next()
+                    .is_some_and(is_prompt);
+            self.merge(Self {
+                has_one_process: is_one,
+                has_more_processes: !is_one,
+                ..Self::default()
+            });
             let (Some(hosts), Some(ranks)) = (hosts, ranks) else {
                 continue;
             };
@@ -129,12 +143,23 @@ impl Commands {
         self.has_several_nodes
     }
 
+    /// Whether MPI's launcher starts one process, and no other launcher any.
+    pub(super) fn has_one_process(self) -> bool {
+        self.has_one_process
+            && !self.has_more_processes
+            && !self.has_others
+            && !self.has_several_nodes
+            && self.ranks.max(self.without_nodes).max(self.gpus) == 0
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
         self.ranks = self.ranks.max(other.ranks);
         self.gpus = self.gpus.max(other.gpus);
         self.has_others |= other.has_others;
         self.local = self.local.max(other.local);
         self.lists_hosts |= other.lists_hosts;
+        self.has_one_process |= other.has_one_process;
+        self.has_more_processes |= other.has_more_processes;
         self.has_several_nodes |= other.has_several_nodes;
         self.without_nodes = self.without_nodes.max(other.without_nodes);
     }
@@ -148,6 +173,16 @@ impl Commands {
     pub(super) fn ranks_on_one_host(self) -> Option<u32> {
         (self.ranks > 0 && !self.has_others).then_some(self.ranks)
     }
+}
+
+/// Whether what is before a command in its line is the prompt of a shell, and a folder: advice quotes commands.
+fn is_prompt(before: &[u8]) -> bool {
+    let folder = before
+        .iter()
+        .rev()
+        .take_while(|byte| !byte.is_ascii_whitespace());
+    let before = before[..before.len() - folder.count()].trim_ascii_end();
+    before.is_empty() || before.ends_with(b"$") || before.ends_with(b"#") || before.ends_with(b"+")
 }
 
 /// How many GPUs a process of nccl-tests has, unless a launcher starts several.

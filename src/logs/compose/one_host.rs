@@ -28,8 +28,9 @@ impl Compose<'_> {
             Speaker::Process { .. } | Speaker::File(_) => None,
         });
         let named: BTreeSet<u32> = ranks.collect();
-        // The lower ranks may be of another host.
-        let lacks_first = named.first().is_some_and(|rank| *rank > 0);
+        // The lower ranks may be of another host. Of what moves data within a host, this one has two at least, and its
+        // second rank is beside the first.
+        let lacks_first = named.first().is_some_and(|rank| *rank > 1);
         let has_comms = self.tally.most_ranks.is_some() || !self.tally.nodes.is_empty();
         let has_others = lacks_first
             || named.last().is_some_and(|rank| *rank >= GPUS_OF_A_NODE)
@@ -528,6 +529,121 @@ node-a:71:71 [0] NCCL INFO Bootstrap : Using eno2:10.0.1.25<0>
  Rank  0 Group  0 Pid 71 on node-a device  0 [0x16] NVIDIA GeForce RTX 4090
  Rank  1 Group  0 Pid 71 on node-a device  1 [0x34] NVIDIA GeForce RTX 4090
 "#,
+                "unknown",
+                "",
+            ),
+            // One process has a thread for each of its GPUs.
+            (
+                "Using 4 devices with pthreads\n  Thread 0: NCCL communicator initialized\n",
+                "within-node",
+                "one process has a thread for each of its 4 GPUs",
+            ),
+            (
+                "Using 1 devices with pthreads\n  Thread 0: NCCL communicator initialized\n",
+                "unknown",
+                "",
+            ),
+            // The proxies of all ranks listen at the loopback address, or one listens elsewhere, or the host has fewer ranks.
+            (
+                "Rank 0-7: ncclCommInitRank()\n [Proxy Service] proxy listening socket at 127.0.0.1<48112>\n",
+                "within-node",
+                "meet over the loopback interface",
+            ),
+            (
+                "Rank 0-7: ncclCommInitRank()\nproxy listening socket at 127.0.0.1<48112>\nproxy listening socket at 10.0.1.25<48112>\n",
+                "unknown",
+                "",
+            ),
+            (
+                "Rank 0-15: ncclCommInitRank()\n [Proxy Service] proxy listening socket at 127.0.0.1<48112>\n",
+                "unknown",
+                "",
+            ),
+            // Ray's own instance has all ranks, or a worker of another host, or more ranks than a host has GPUs.
+            (
+                "INFO worker.py:1749 -- Started a local Ray instance.\n(RayTrainWorker pid=71) Setting up process group for: env:// [rank=0, world_size=8]\n",
+                "within-node",
+                "Ray started a local instance",
+            ),
+            (
+                "INFO worker.py:1749 -- Started a local Ray instance.\n(RayTrainWorker pid=71, ip=10.0.0.226) Setting up process group for: env:// [rank=0, world_size=8]\n",
+                "unknown",
+                "",
+            ),
+            (
+                "INFO worker.py:1749 -- Started a local Ray instance.\n(RayTrainWorker pid=71) Setting up process group for: env:// [rank=0, world_size=16]\n",
+                "unknown",
+                "",
+            ),
+            // The paths of GPUs lead to those of all ranks, whatever NCCL chose for other nodes, or of half of them.
+            (
+                r#"node-a:71:71 [1] NCCL INFO Using network Socket
+node-a:71:71 [1] NCCL INFO comm 0x55c01d7ae000 rank 1 nranks 2 cudaDev 1 busId 41000 - Init START
+node-a:71:91 [1] NCCL INFO GPU/41000 :GPU/1000 (1/80.000000/NVL) GPU/41000 (0/5000.000000/LOC) CPU/1 (2/24.000000/PHB)
+"#,
+                "within-node",
+                "lead to the GPUs of all 2 ranks",
+            ),
+            (
+                r#"node-a:71:71 [1] NCCL INFO Using network Socket
+node-a:71:71 [1] NCCL INFO comm 0x55c01d7ae000 rank 1 nranks 4 cudaDev 1 busId 41000 - Init START
+node-a:71:91 [1] NCCL INFO GPU/41000 :GPU/1000 (1/80.000000/NVL) GPU/41000 (0/5000.000000/LOC) CPU/1 (2/24.000000/PHB)
+"#,
+                "socket",
+                "",
+            ),
+            // A network is up, and every channel of all processes is within the host, or the log has two hosts.
+            (
+                r#"node-a:71:71 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.1.25<0>
+node-a:71:91 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read
+node-a:72:92 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct
+"#,
+                "within-node",
+                "every channel that this log has a line of is within a node",
+            ),
+            (
+                r#"node-a:71:71 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.1.25<0>
+node-a:71:91 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read
+node-b:72:92 [1] NCCL INFO Channel 00 : 3[1] -> 2[0] via SHM/direct/direct
+"#,
+                "socket",
+                "",
+            ),
+            // MPI starts one process, or more, or advice quotes the command.
+            (
+                "$ /opt/openmpi/bin/mpirun -np 1 ./mpi_test\n[node-a:71] *** Process received signal ***\n",
+                "within-node",
+                "the command starts one process",
+            ),
+            (
+                "$ mpirun -np 1 ./one : -np 2 ./two\n[node-a:71] *** Process received signal ***\n",
+                "unknown",
+                "",
+            ),
+            (
+                "$ mpirun -np 1 ./one\n$ mpirun -np 4 ./one\n[node-a:71] *** Process received signal ***\n",
+                "unknown",
+                "",
+            ),
+            (
+                "Try this: mpirun -np 1 ./mpi_test\n[node-a:71] *** Process received signal ***\n",
+                "unknown",
+                "",
+            ),
+            // A communicator of one rank, in the words of an old release.
+            (
+                "node-a:71:71 [0] NCCL INFO Using internal Network IB\nnode-a:71:71 [0] NCCL INFO rank 0 nranks 1\n",
+                "ib",
+                "every communicator of this log has one rank",
+            ),
+            // Peer access fails in the second rank, which is beside the first; the third may be of another host.
+            (
+                "node-a:71:91 [0] NCCL INFO transport/p2p.cc:123 -> 3\nnode-a:71:91 [0] NCCL INFO init.cc:1014 -> 3\n[rank1]: ncclInternalError: Internal check failed.\n",
+                "within-node",
+                "peer access",
+            ),
+            (
+                "node-a:71:91 [0] NCCL INFO transport/p2p.cc:123 -> 3\nnode-a:71:91 [0] NCCL INFO init.cc:1014 -> 3\n[rank2]: ncclInternalError: Internal check failed.\n",
                 "unknown",
                 "",
             ),

@@ -55,6 +55,9 @@ const OF_SHARED_MEMORY: &str = "shared memory within a node (SHM)";
 
 const IN_ONE_PROCESS: &str = "no line names a network; one process makes the communicators of all its GPUs (ncclCommInitAll), so peer access or shared memory moves the data";
 
+const ONE_PROCESS: &str =
+    "no line names a network; the command starts one process, so none moves data between ranks";
+
 /// The source of what NCCL does over any network. Those of each network are also used where it only looks for them.
 const OF_ANY_NETWORK: &[u8] = b"transport/net.c";
 
@@ -193,9 +196,9 @@ impl Compose<'_> {
         };
         let is_cut = self.is_cut_by_filter();
         let may_stay = self.may_stay_within() && !is_cut && !self.fails_in_network();
-        let one_host = self.one_host().filter(|_| {
-            may_stay && proof <= Some(Proof::Chosen) && self.tally.most_ranks != Some(1)
-        });
+        let one_host = self
+            .one_host()
+            .filter(|_| may_stay && proof <= Some(Proof::Chosen) && !self.has_one_rank());
         let because = match proof {
             _ if let Some(why) = &one_host => {
                 let others = proof.map_or("", |_| " for other nodes");
@@ -205,7 +208,7 @@ impl Compose<'_> {
                 "{because}; the filters leave lines out, and these may name the network between nodes"
             ),
             Some(Proof::Up | Proof::Chosen) if is_cut => because,
-            Some(Proof::Up | Proof::Chosen) if self.tally.most_ranks == Some(1) => format!(
+            Some(Proof::Up | Proof::Chosen) if self.has_one_rank() => format!(
                 "{because} for other ranks; every communicator of this log has one rank, so no network moves its data"
             ),
             Some(Proof::Up | Proof::Chosen) if may_stay && self.is_of_one_node() => format!(
@@ -269,12 +272,25 @@ impl Compose<'_> {
         }
     }
 
+    /// Whether every communicator of the log has one rank.
+    fn has_one_rank(&self) -> bool {
+        let most = self.tally.most_ranks;
+        most.or_else(|| self.tally.fronts.one_node().comm_ranks()) == Some(1)
+    }
+
     /// Lines of peer access or shared memory in a log of one host, where no line names a network.
     fn lines_within(&self, proof: Option<Proof>) -> Option<String> {
-        if proof.is_some() || !self.tried().is_empty() || self.tally.most_ranks == Some(1) {
+        if proof.is_some() || !self.tried().is_empty() || self.has_one_rank() {
             return None;
         }
-        let (hosts, _) = self.processes();
+        let (hosts, processes) = self.processes();
+        if self.tally.commands.has_one_process()
+            && processes <= 1
+            && self.library_networks().is_empty()
+            && self.tally.most_ranks.is_none()
+        {
+            return Some(ONE_PROCESS.to_owned());
+        }
         if self.tally.fronts.is_of_one_process()
             && hosts.len() <= 1
             && self.asked(&BTreeMap::new()).is_empty()
@@ -473,7 +489,7 @@ impl Compose<'_> {
 
     /// Whether the data of the log's communicators stays within a node, over peer access or shared memory.
     fn is_within_node(&self, proof: Option<Proof>) -> bool {
-        if proof > Some(Proof::Chosen) || self.tally.most_ranks == Some(1) {
+        if proof > Some(Proof::Chosen) || self.has_one_rank() {
             return false;
         }
         let is_chosen = proof == Some(Proof::Chosen);
@@ -504,7 +520,7 @@ impl Compose<'_> {
             .most_ranks
             .is_none_or(|ranks| ranks as usize <= ready);
         // A warning about peer access alone is of one pair of GPUs, not of the job.
-        proof == Some(Proof::Chosen)
+        (proof == Some(Proof::Chosen) || proof == Some(Proof::Up))
             && is_of_host
             && ready > 1
             && has_all
