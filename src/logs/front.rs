@@ -43,6 +43,10 @@ static OF_UCX: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Most processes of UCX that are kept.
 const UCX_MAX: usize = 32;
+/// What ctest writes of its tests, whose numbers are before the lines of each.
+static CTEST: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?m)^ *\d+/\d+ Test +#\d+: |^ +Start +\d+: |% tests passed, \d+ tests? failed out of ")
+});
 /// Words of libfabric where it has the provider of EFA, and what NCCL's plugin selects.
 const OF_EFA: [&[u8]; 2] = [b"provider: efa", b"FI_PROTO_EFA"];
 const EFA: &[u8] = b"efa";
@@ -557,6 +561,8 @@ pub(super) struct Fronts {
     has_debug_file: bool,
     /// Whether NCCL says that two GPUs of a node are connected over PCIe.
     has_gpus_over_pcie: bool,
+    /// Whether ctest writes the lines, each behind the number of its test.
+    is_of_ctest: bool,
     /// Processes of UCX that log what they do.
     of_ucx: BTreeSet<(Vec<u8>, Vec<u8>)>,
     /// Whether libfabric has the provider of EFA, and whether NCCL's plugin selects another one.
@@ -588,6 +594,7 @@ impl Fronts {
         self.has_gib_scripts |= memchr::memmem::find(front, b"/usr/local/gib/").is_some();
         self.has_reduced_size |= memchr::memmem::find(front, REDUCED).is_some();
         self.has_gpus_over_pcie |= OVER_PCIE.is_match(front);
+        self.is_of_ctest |= CTEST.is_match(front);
         let has = |word: &&[u8]| memchr::memmem::find(front, word).is_some();
         self.has_efa |= OF_EFA.iter().any(has);
         for found in SELECTED.captures_iter(front) {
@@ -734,6 +741,7 @@ impl Fronts {
         self.libraries.extend(other.libraries);
         self.has_failed_transport |= other.has_failed_transport;
         self.has_gpus_over_pcie |= other.has_gpus_over_pcie;
+        self.is_of_ctest |= other.is_of_ctest;
         self.has_efa |= other.has_efa;
         self.has_other_provider |= other.has_other_provider;
         self.add_ucx(other.of_ucx);
@@ -761,6 +769,11 @@ impl Fronts {
     pub(super) fn has_ucx_of_one_host(&self) -> bool {
         let hosts: BTreeSet<&[u8]> = self.of_ucx.iter().map(|(host, _)| &host[..]).collect();
         hosts.len() == 1 && (2..UCX_MAX).contains(&self.of_ucx.len())
+    }
+
+    /// Whether numbers before lines are those of tests, and of no rank.
+    pub(super) fn is_of_ctest(&self) -> bool {
+        self.is_of_ctest
     }
 
     /// Whether libfabric's provider is that of EFA.
@@ -1063,6 +1076,12 @@ mod tests {
         assert!(fronts("provider: efa\n    fabric: efa\n").has_efa());
         let other = "provider: efa\nNET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)\n";
         assert!(!fronts(other).has_efa());
+    }
+
+    #[test]
+    fn only_lines_of_ctest_are_of_its_tests() {
+        assert!(fronts("5/9 Test #5: test-sendrecv ...***Failed\n").is_of_ctest());
+        assert!(!fronts("5: Test 5/9\n0: Start training\n").is_of_ctest());
     }
 
     #[test]

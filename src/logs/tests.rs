@@ -1207,6 +1207,18 @@ struct GoldenCase {
     log: String,
 }
 
+#[test]
+fn the_number_of_a_test_is_no_rank() {
+    let line = "5: Abort(273299215) on node 1 (rank 1 in comm 0): Fatal error in internal_Recv: Other MPI error, error stack:\n";
+    let process = |log: &str| {
+        let report = report_of(&[("x.log", log)]);
+        report.findings[0].processes.clone()
+    };
+    assert_eq!(process(line), ["x.log rank 5"]);
+    let end = "5/9 Test #5: test-sendrecv ....................***Failed    0.51 sec\n";
+    assert_eq!(process(&format!("{line}{end}")), ["x.log"]);
+}
+
 #[derive(serde::Deserialize)]
 struct GoldenCases {
     case: Vec<GoldenCase>,

@@ -207,6 +207,7 @@ impl Compose<'_> {
                 pid: Some(pid),
             }) => format!("{}:{pid}", shown(host)),
             Some(Speaker::Process { host, pid: None }) => shown(host),
+            Some(Speaker::Rank { file: of, .. }) if self.tally.fronts.is_of_ctest() => file(*of),
             Some(Speaker::Rank { file: of, rank }) => format!("{} rank {rank}", file(*of)),
             Some(Speaker::File(of)) => file(*of),
             Some(Speaker::Others) | None => "(others)".to_owned(),
