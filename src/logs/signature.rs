@@ -76,6 +76,8 @@ pub enum Need {
     TcpxExpected,
     /// A communicator of several nodes, or none of one node or one rank.
     SeveralNodes,
+    /// A communicator of several nodes, processes of NCCL on several hosts, or a command for several nodes.
+    SpansNodes,
     /// No network that came up.
     NoNetwork,
     /// A setting that asks for EFA.

@@ -798,6 +798,9 @@ impl Compose<'_> {
                 true => self.tally.most_ranks != Some(1) && !self.is_of_one_node(),
                 false => self.tally.nodes.values().any(several),
             },
+            spans_nodes: self.is_of_several_nodes()
+                || self.tally.commands.has_several_nodes()
+                || fronts.has_several_nodes(),
             has_network: !["unknown", "asked-for", "within-node"]
                 .contains(&report.transport.verdict)
                 || !report.transport.named.is_empty(),
@@ -1694,6 +1697,7 @@ struct Context {
     tcpx_expected: bool,
     efa_expected: bool,
     several_nodes: bool,
+    spans_nodes: bool,
     has_network: bool,
 }
 
@@ -1703,6 +1707,7 @@ impl Context {
             Need::TcpxExpected => self.tcpx_expected,
             Need::EfaExpected => self.efa_expected,
             Need::SeveralNodes => self.several_nodes,
+            Need::SpansNodes => self.spans_nodes,
             Need::NoNetwork => !self.has_network,
             // These are decided where all lines are known.
             Need::OtherFindings | Need::UnfinishedInit | Need::EndOfLog => true,

@@ -203,7 +203,7 @@ impl Compose<'_> {
     }
 
     /// Whether a communicator is of several nodes, or processes of NCCL are of several hosts.
-    fn is_of_several_nodes(&self) -> bool {
+    pub(super) fn is_of_several_nodes(&self) -> bool {
         self.tally.nodes.values().any(|nodes| *nodes > 1) || self.processes().0.len() > 1
     }
 
