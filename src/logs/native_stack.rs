@@ -21,7 +21,7 @@ const NO_SOURCE: &str = "???";
 /// Functions that handle a signal or end a process, and those in which every program and thread begins.
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"sigreturn|sigaction|native_thread_routine|^(?:_*gsignal|(?:__GI_)?(?:raise|abort)|killpg|_*(?:GI_+)?pthread_kill\w*|_*clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_|std::|terminate|[tT]hrow",
+        r"sigreturn|sigaction|native_thread_routine|^(?:_*gsignal|(?:__GI_)?(?:raise|abort)|killpg|_*(?:GI_+)?pthread_kill\w*|_*clone3?|start_thread)$|^ucs_|backtrace|signal|^__libc_|^c10::Error|^opal_(?:[^h]|h[^w])|std::|terminate|[tT]hrow",
     )
 });
 /// Calls of a library's interface.

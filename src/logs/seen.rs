@@ -362,6 +362,11 @@ pub(super) fn crashes(line: &[u8]) -> bool {
             "Signal: Abort",
             "  Assertion `",
             "*** SIG",
+            // What glibc says before it aborts a process.
+            "detected ***",
+            "double free or corruption",
+            "free(): ",
+            "alloc(): ",
         ])
     });
     WORDS.is_in(line)
