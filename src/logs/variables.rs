@@ -14,7 +14,9 @@ const PREFIXES: [&str; 16] = [
 /// Names of errors and constants with such a prefix.
 const CONSTANTS: [&str; 3] = ["CUDA_ERROR_", "NCCL_DEVICE_UNPACK", "NIXL_ERR_"];
 /// Variables that the doctor's table does not list, and what reads each.
-const OF_FRAMEWORKS: [(&str, &str); 32] = [
+const OF_FRAMEWORKS: [(&str, &str); 34] = [
+    ("NCCL_GRAPH_FILE", "NCCL"),
+    ("NCCL_GRAPH_DUMP_FILE", "NCCL"),
     ("I_MPI_PMI_LIBRARY", "Intel MPI"),
     ("NCCL_GIN_ENABLE", "NCCL 2.28"),
     ("GLOO_SOCKET_IFNAME", "PyTorch"),

@@ -125,6 +125,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "try a newer release of NCCL; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1, one at a time, tell which part it is",
     },
     Reason {
+        words: "xml import channel : dev |xml import channel: dev ",
+        cause: "the file of NCCL_GRAPH_FILE names a GPU or a NIC that this process does not have: it was written on another kind of machine, or for more GPUs than this one shows",
+        next: "unset NCCL_GRAPH_FILE, or write a new file with NCCL_GRAPH_DUMP_FILE on this kind of machine with the same GPUs",
+    },
+    Reason {
         words: "xml error|could not open xml|xml import|xml topology",
         cause: "the file of NCCL_TOPO_FILE is missing on this node, or is no complete description of a machine",
         next: "unset NCCL_TOPO_FILE, or copy the file for this kind of machine to every node",
