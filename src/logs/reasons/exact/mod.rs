@@ -42,7 +42,13 @@ pub(super) fn all() -> impl Iterator<Item = &'static Reason> {
 pub(super) fn of(line: &[u8]) -> Option<&'static Reason> {
     let line = line.to_ascii_lowercase();
     let mut begun = FIRST_PIECES.begun(&line);
-    begun.find(|reason| has(&line, reason.words))
+    begun.find(|reason| fits(reason, &line))
+}
+
+/// Whether a line in lower case has the words of a reason, and what else those need.
+fn fits(reason: &Reason, line: &[u8]) -> bool {
+    let needs_package = reason.words == python::WITHIN_PACKAGE;
+    has(line, reason.words) && (!needs_package || python::misses_within_package(line))
 }
 
 /// One search for the first piece of every wording.
@@ -105,7 +111,7 @@ mod tests {
         for reason in all() {
             for wording in reason.words.split('|') {
                 let line = format!("x {} x", wording.replace('*', " 7 ")).into_bytes();
-                let slow = all().find(|reason| has(&line, reason.words));
+                let slow = all().find(|reason| fits(reason, &line));
                 let words = of(&line).map(|reason| reason.words);
                 assert_eq!(words, slow.map(|reason| reason.words), "{wording}");
             }

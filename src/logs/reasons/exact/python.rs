@@ -3,6 +3,24 @@
 
 use super::Reason;
 
+/// What Python says of a module that it does not find, if that is within a package: `No module named 'torch.distribute'`.
+/// Of one within a package that is not there, it names the package.
+pub(super) const WITHIN_PACKAGE: &str = "no module named '|no module named \"";
+
+/// Whether the module that a line in lower case misses is within a package.
+pub(super) fn misses_within_package(line: &[u8]) -> bool {
+    const WORDS: &[u8] = b"no module named ";
+    let Some(at) = memchr::memmem::find(line, WORDS) else {
+        return false;
+    };
+    let rest = &line[at + WORDS.len()..];
+    let name = rest.get(1..).unwrap_or_default();
+    let end = name.iter().position(|byte| *byte == rest[0]);
+    let name = &name[..end.unwrap_or(0)];
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"._".contains(byte);
+    name.contains(&b'.') && name.iter().all(is_of_name)
+}
+
 pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "resource_exhausted: out of memory while trying to allocate|resource_exhausted: out of memory allocating|resource_exhausted: failed to allocate request for",
@@ -69,6 +87,12 @@ pub(super) const WORDINGS: &[Reason] = &[
         cause: "nothing answers at this address of the node itself: the process that should serve it did not start, ended, or has another host or port; no network is between",
         next: "`ss -ltnp` on this node; where several nodes are to meet, MASTER_ADDR or --rdzv_endpoint must name the first node and not localhost",
     },
+    // Only where the module is one within a package: Python finds the package first.
+    Reason {
+        words: WITHIN_PACKAGE,
+        cause: "the package is there and has no module of this name: the name is wrong, in a command or an import, or the package is of another release than the program was written for",
+        next: "compare the name with the package's folder (`python -c 'import PACKAGE; print(PACKAGE.__path__)'`) and its release (`pip show`) with what the program asks for; a command's module is behind `-m`",
+    },
     Reason {
         words: "no module named",
         cause: "the Python of the process that imports it lacks the module that the line names: it is not installed in this image or on this node, or PYTHONPATH lacks its folder",
@@ -90,3 +114,30 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "`quota -s`, or the quota command of the cluster; write checkpoints to another file system",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_within_a_package_is_told_from_one_that_is_not_installed() {
+        let check = |line: &str, expected: bool| {
+            let line = line.to_ascii_lowercase().into_bytes();
+            assert_eq!(misses_within_package(&line), expected);
+            let reason = super::super::of(&line).unwrap();
+            assert_eq!(reason.words == WITHIN_PACKAGE, expected);
+        };
+        check(
+            "ModuleNotFoundError: No module named 'torch.distribute'",
+            true,
+        );
+        check("x (ModuleNotFoundError: No module named 'a_b.c')", true);
+        check(
+            "ModuleNotFoundError: No module named 'game'. See a.b 'c'",
+            false,
+        );
+        check("ModuleNotFoundError: No module named 'game'; 'x.py'", false);
+        check("/usr/bin/python3: No module named pip", false);
+        check("No module named", false);
+    }
+}
