@@ -25,6 +25,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "read the workers' own logs and their nanny's; smaller partitions, a smaller rmm pool, or `memory_limit` for the workers",
     },
     Reason {
+        words: "fill_device_fds*open failed|fill_device_fds*opendir failed|ze_fd_manager.cpp*open failed",
+        cause: "oneCCL could not open the device node of a GPU in /dev/dri: it is not in the container, or the user may not open it",
+        next: "`ls -l /dev/dri` in the container, as the same user: start it with --device /dev/dri and the group of these nodes (render, video), with as many GPUs as ranks; CCL_ZE_IPC_EXCHANGE=sockets needs no such nodes",
+    },
+    Reason {
         words: "device already acquired",
         cause: "another process holds the Gaudi accelerators that this one wants: an earlier job, or more processes than accelerators",
         next: "`hl-smi` lists the processes; end those that are left, or choose others with HABANA_VISIBLE_DEVICES (HABANA_VISIBLE_MODULES)",
