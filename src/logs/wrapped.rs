@@ -48,8 +48,10 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
         let raw = &rest[..size];
         let next = raw.trim_ascii();
         let is_of_terminal = is_wrapped && joined.lines > 0 && joined.text.len() == TERMINAL;
+        let is_open = is_open_work(&joined.text);
         let is_more = || {
-            is_cut(&joined.text)
+            is_open && is_rest_of_work(next)
+                || is_cut(&joined.text)
                 || next.starts_with(b"ran for ")
                 || is_of_terminal
                 || is_wrapped && ends_at_page(last) && begins_within(next)
@@ -59,7 +61,9 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
             break;
         }
         // A name of a source and the number behind it are one word.
-        if !is_of_terminal && !joined.text.ends_with(b".c:") {
+        // The same of the parts of a collective, which are cut within a word.
+        let is_within_word = is_open && !joined.text.ends_with(b",") && !last.ends_with(b" ");
+        if !is_of_terminal && !is_within_word && !joined.text.ends_with(b".c:") {
             joined.text.push(b' ');
         }
         let next = if is_of_terminal {
@@ -72,13 +76,32 @@ pub(super) fn join(line: &[u8], behind: &[u8]) -> Option<Joined> {
         joined.lines += 1;
         last = raw;
     }
-    let is_whole = is_cut(line) || tells_error(&joined.text);
+    let is_whole = is_cut(line) || is_open_work(line) || tells_error(&joined.text);
     (joined.lines > 0 && is_whole).then_some(joined)
 }
 
 /// Whether a line shows that it is not whole: the same for all lines that differ in the values of digits only.
 pub(super) fn may_go_on(line: &[u8]) -> bool {
-    is_wrapped(line) || is_cut(line)
+    is_wrapped(line) || is_cut(line) || is_open_work(line)
+}
+
+/// Whether a line of PyTorch's watchdog ends within the parts of the collective: `WorkNCCL(SeqNum=12, OpT`.
+fn is_open_work(line: &[u8]) -> bool {
+    const WORK: &[u8] = b"operation timeout: Work";
+    let Some(at) = memchr::memmem::find(line, WORK) else {
+        return false;
+    };
+    let parts = &line[at..];
+    let count = |byte: u8| memchr::memchr_iter(byte, parts).count();
+    count(b'(') > count(b')')
+}
+
+/// Whether a line goes on with parts of a collective.
+fn is_rest_of_work(line: &[u8]) -> bool {
+    has!(line, b"OpType=")
+        || has!(line, b"Numel")
+        || has!(line, b"(ms)=")
+        || has!(line, b"ran for ")
 }
 
 /// The start of the line in which the one at `start` begins, at or behind `from`.
@@ -283,6 +306,17 @@ mod tests {
                 "RuntimeError: [/w/gloo/transport/tcp/pair.cc:538] Read error [10.0.0.226]:63667: Connection reset by peer",
                 1,
             )),
+        );
+        check(
+            "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(S\neqNum=1522789, OpType=_ALLGATHER_BASE, Timeout(ms)=600000) ran for 600003 milliseconds\nb",
+            Some((
+                "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1522789, OpType=_ALLGATHER_BASE, Timeout(ms)=600000) ran for 600003 milliseconds",
+                1,
+            )),
+        );
+        check(
+            "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(Seq\nException raised from x",
+            None,
         );
         check("a,\nb", None);
     }
