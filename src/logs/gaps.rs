@@ -10,7 +10,7 @@
 
 use super::compose::shown;
 use super::report::{CollectiveGap, RankBehind};
-use super::tally::{Group, Speaker, Tally};
+use super::tally::{Group, Speaker, Tally, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks that are named of one group.
@@ -129,6 +129,17 @@ fn groups(tally: &Tally) -> Groups {
         .filter(|(_, group)| matches!(group, Group::Torch(_)))
         .map(|(speaker, _)| *speaker)
         .collect();
+    // The lowest collective in which ranks were found that tell what they started, by their group.
+    let mut lowest = BTreeMap::<&[u8], u64>::new();
+    for (speaker, group) in tally.progress.keys() {
+        let wait = tally.collectives.get(speaker).map(|(_, wait)| wait);
+        if let Group::Torch(name) = group {
+            let is_its = |of: &&Wait| of.group.is_empty() || of.group[..] == name[..];
+            let number = wait.filter(is_its).map_or(0, |of| of.sequence);
+            let known = lowest.entry(name).or_insert(number);
+            *known = number.min(*known);
+        }
+    }
     for (speaker, (_, wait)) in &tally.collectives {
         // A rank's own word about what it started says more than the wait in which it was found; a wait in a group
         // without a name is of one of the groups that its rank names, and not of one that all ranks share.
@@ -137,7 +148,11 @@ fn groups(tally: &Tally) -> Groups {
             true => told.contains(speaker),
             false => tally.progress.contains_key(&(*speaker, group)),
         };
-        if let Some(rank) = rank_of(*speaker).filter(|_| !is_told) {
+        // What it started since is unknown: it is behind those that tell it if it waits for an earlier one than they.
+        let is_behind = lowest
+            .get(&wait.group[..])
+            .is_none_or(|lowest| wait.sequence < *lowest);
+        if let Some(rank) = rank_of(*speaker).filter(|_| !is_told && is_behind) {
             add(
                 GroupName::Torch(wait.group.clone()),
                 rank,
@@ -269,6 +284,26 @@ mod tests {
             status(1, 112, 78),
         ];
         assert_eq!(short(&read(&of_groups.concat())), []);
+    }
+
+    #[test]
+    fn a_rank_that_does_not_tell_what_it_started_is_behind_by_its_wait_only() {
+        let wait = |rank: u32, sequence: u32| {
+            format!(
+                "[rank{rank}]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:1515] [PG 1 Rank {rank}] Process group watchdog thread terminated with exception: [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, OpType=ALLREDUCE, NumelIn=1) ran for 600012 milliseconds\n"
+            )
+        };
+        let status = |rank: u32| {
+            format!(
+                "[rank{rank}]:[E1120 08:14:04.5 ProcessGroupNCCL.cpp:1664] [PG 1 Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: 78, last enqueued NCCL work: 80, last completed NCCL work: 77.\n"
+            )
+        };
+        let told = [wait(0, 78), status(0), wait(4, 78), status(4)].concat();
+        assert_eq!(short(&read(&[told.clone(), wait(6, 78)].concat())), []);
+        assert_eq!(
+            short(&read(&[told, wait(6, 77)].concat())),
+            [(80, 2, vec![(6, 77)])]
+        );
     }
 
     #[test]
