@@ -479,7 +479,7 @@ static SETTING: LazyLock<Regex> = LazyLock::new(|| {
     let names: BTreeSet<&str> = VARIABLES.iter().map(|(_, name, _)| *name).collect();
     let names: Vec<&str> = names.into_iter().rev().collect();
     regex(&format!(
-        r#"(?:^|[^\w`$\{{.-])(?P<name>{})["']?(?: ?[=:] ?|\s+"?value"?: *)(?:'(?P<quoted>[\w^=][\w/.:,^=* -]*)'|"(?P<twice>[\w^=][\w/.:,^=* -]*)"|\\?["']?(?P<value>AWS Libfabric\b|[\w^=][\w/.:,^=\\*-]*))"#,
+        r#"(?:^|[^\w`$\{{.-])(?P<name>{})["']?(?: ?[=:] ?|\s+"?value"?: *| set to )(?:'(?P<quoted>[\w^=][\w/.:,^=* -]*)'|"(?P<twice>[\w^=][\w/.:,^=* -]*)"|\\?["']?(?P<value>AWS Libfabric\b|[\w^=][\w/.:,^=\\*-]*))"#,
         names.join("|")
     ))
 });

@@ -131,7 +131,8 @@ impl Compose<'_> {
         }
         let asked = self.tally.fronts.asked(|name| self.set_value(name));
         let asks = |what: &str| {
-            let is_of_devices = what.starts_with(OF_IB) && self.is_set("NCCL_IB_HCA");
+            let names_devices = self.is_set("NCCL_IB_HCA") || what.contains("NCCL_IB_HCA");
+            let is_of_devices = what.starts_with(OF_IB) && names_devices;
             is_of_devices || ASKS_IB.contains(&what)
         };
         let asked = asked.into_iter().find(|one| asks(&one.what));
