@@ -22,6 +22,8 @@ const ENDED_BY_SLURM: [&str; 2] = ["slurm-cancelled", "slurm-ended-job"];
 /// How many ranks a communicator has, in a line with which one of them begins it.
 static RANKS: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r"\bnranks (?P<ranks>\d+)\b"));
+/// The id of a communicator, which all its ranks log.
+static COMM_ID: LazyLock<Regex> = LazyLock::new(|| crate::loggers::regex(r"\bcommId 0x[0-9a-f]+"));
 /// Signatures of tables, and of tracebacks, within which a log ends.
 const BENCHMARK_TABLE_OPEN: &str = "benchmark-table-open";
 const TRACEBACK_TORN: &str = "traceback-torn";
@@ -132,17 +134,27 @@ fn said_stall(compose: &Compose<'_>, file: u32, said: &SaidStalls) -> Option<Sig
 fn waits_of_programs(compose: &Compose<'_>, report: &mut LogReport) -> Vec<SignatureFinding> {
     // A file without lines, as the events of a bundle may be, is no other log.
     let files: BTreeSet<u32> = compose.tally.ends.iter().map(|(file, ..)| file).collect();
-    let is_alone =
-        files.len() <= 1 && compose.tally.init_complete.is_empty() && report.findings.is_empty();
+    let is_one = files.len() <= 1 && report.findings.is_empty();
+    let has_complete = !compose.tally.init_complete.is_empty();
+    let may_be_cut = |one: &SignatureFinding| is_one && (!has_complete || has_all_ranks(one));
     let (cut, mut waits): (Vec<_>, Vec<_>) = waits(compose, &report.findings)
         .into_iter()
-        .partition(|one| is_alone && one.signature == UNFINISHED_NCCL_INIT && !lasts(compose, one));
+        .partition(|one| {
+            one.signature == UNFINISHED_NCCL_INIT && may_be_cut(one) && !lasts(compose, one)
+        });
     // A communicator of one rank waits for no other.
     waits
         .retain(|one| one.signature != UNFINISHED_NCCL_INIT || compose.tally.most_ranks != Some(1));
     let cut = cut.into_iter().map(|one| as_info(compose, one));
     report.seen.extend(cut);
     waits
+}
+
+/// Whether all ranks of a communicator begin it: none of them waits for one that did not come.
+fn has_all_ranks(wait: &SignatureFinding) -> bool {
+    let ranks = RANKS.captures(wait.sample.as_bytes());
+    let ranks = ranks.and_then(|found| str::from_utf8(&found["ranks"]).ok()?.parse().ok());
+    ranks == Some(wait.processes.len())
 }
 
 /// Whether the log goes on for a while after a wait began, by its times.
@@ -523,7 +535,10 @@ fn waits(compose: &Compose<'_>, findings: &[SignatureFinding]) -> Vec<SignatureF
     });
     let mut by = BTreeMap::<(WaitKind, &[u8]), Vec<(u32, &LastWait)>>::new();
     for (_, speaker, wait) in open {
-        let key = (wait.kind, wait.last.shape.as_slice());
+        // The ranks of one communicator name other addresses and GPUs.
+        let id = COMM_ID.find(&wait.last.text).map(|id| id.as_bytes());
+        let id = id.filter(|_| wait.kind == WaitKind::Nccl);
+        let key = (wait.kind, id.unwrap_or(wait.last.shape.as_slice()));
         by.entry(key).or_default().push((speaker, wait));
     }
     let found = by
