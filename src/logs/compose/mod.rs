@@ -27,7 +27,7 @@ pub(super) use self::ranking::quoted_exception;
 use self::ranking::{
     drop_advice, drop_heads, follow, follow_cancel, follow_deaths, follow_ends, follow_errors,
     follow_last_warning, follow_lost_peer, follow_named, follow_own_end, follow_warnings,
-    follow_wrapped, order, promote,
+    follow_wrapped, lead_by_worker, order, promote,
 };
 use super::below::{BelowText, SAID, telling};
 use super::catalogue::{SignatureCatalogue, Values};
@@ -401,6 +401,7 @@ impl Compose<'_> {
         follow_cancel(&mut report.findings, &self.catalogue.signatures);
         follow_wrapped(&mut report.findings);
         follow_last_warning(&mut report.findings);
+        lead_by_worker(&mut report.findings);
         self.follow_lost(&mut report.findings);
         self.follow_aborts(&mut report.findings);
         let mut listed = report.seen.iter();

@@ -686,6 +686,34 @@ pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// What an engine says of a worker that ended.
+const WORKER_DIED: &str = "worker-died";
+
+/// A worker that ended is first where all that other processes say first behind it is that a peer was lost, and no
+/// exception is in the log that may be the worker's own.
+pub(super) fn lead_by_worker(findings: &mut [SignatureFinding]) {
+    let Some(number) = findings.iter().position(|one| one.signature == WORKER_DIED) else {
+        return;
+    };
+    let died = findings[number].first.clone();
+    let is_first = |one: &SignatureFinding| one.role != Role::Consequence;
+    let raises = |one: &SignatureFinding| {
+        is_first(one) && one.severity < Severity::Warning && is_exception(&one.sample)
+    };
+    let is_loss = |one: &SignatureFinding| crate::reasons::is_loss(&one.sample);
+    let first = findings.iter().filter(|one| is_first(one));
+    let first = first.min_by(|one, other| one.first.cmp(&other.first));
+    let leads = first.is_some_and(|first| {
+        first.first.file == died.file && first.first.line > died.line && is_loss(first)
+    });
+    if leads && !findings.iter().any(raises) {
+        let losses = findings.iter_mut();
+        let losses = losses.filter(|one| is_first(one) && is_loss(one));
+        losses.for_each(|one| one.role = Role::Consequence);
+        findings[number].role = Role::General;
+    }
+}
+
 /// What a report of Ray's may be late for.
 const BEFORE: &str = "before it the log says: {word}";
 
