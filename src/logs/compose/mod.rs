@@ -355,6 +355,7 @@ impl Compose<'_> {
         follow_named(&mut report.findings, &self.catalogue.signatures);
         follow(&mut report.findings);
         follow_warnings(&mut report.findings);
+        ranking::follow_chain(&mut report.findings);
         self.tell_of_first_process(&mut report.findings);
         self.state(report);
         super::waits_at_end::add(self, report);

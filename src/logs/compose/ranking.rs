@@ -545,6 +545,37 @@ pub(super) fn follow_warnings(findings: &mut [SignatureFinding]) {
     }
 }
 
+/// The source in a line of a chain of failed calls: `misc/socket.cc` in `misc/socket.cc:505 -> 2`.
+static SOURCE_OF_CALL: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"(?P<source>\S+\.(?:cc|h)):\d+ -> \d"));
+
+/// Inner calls follow a chain of the same processes that begins before them in the same source: it tells them.
+pub(super) fn follow_chain(findings: &mut [SignatureFinding]) {
+    let source = |one: &SignatureFinding| {
+        let found = SOURCE_OF_CALL.captures(one.sample.as_bytes())?;
+        Some(found["source"].to_vec())
+    };
+    let chains = findings.iter();
+    let chains = chains.filter(|one| one.signature == CALL_CHAIN && one.role == Role::General);
+    let chains: Vec<SignatureFinding> = chains.cloned().collect();
+    for calls in findings.iter_mut() {
+        let is_told = |chain: &SignatureFinding| {
+            is_of_one(calls, chain)
+                && is_later(&calls.first, &chain.first)
+                && calls
+                    .processes
+                    .iter()
+                    .all(|one| chain.processes.contains(one))
+                && source(calls).is_some()
+                && source(calls) == source(chain)
+        };
+        let is_inner = INNER_CALLS.contains(&calls.signature.as_str());
+        if is_inner && calls.role == Role::General && chains.iter().any(is_told) {
+            calls.role = Role::Consequence;
+        }
+    }
+}
+
 /// NCCL's warning that names the operation and the rank for which its proxy failed.
 pub(super) const PROXY: &str = "nccl-proxy-failed";
 
