@@ -646,10 +646,25 @@ fn process(pid: &[u8], address: &[u8]) -> Vec<u8> {
     cut(&[b"pid ", pid, b" on ", address].concat(), PART_BYTES)
 }
 
+/// How the message of an exception begins that is the text of another traceback.
+const NESTED: &[u8] = b"Error: Traceback (most recent call last):";
+
+/// The last line of a traceback whose frames begin a text.
+fn nested(below: &[u8]) -> Option<Vec<u8>> {
+    let below = &below[..below.len().min(WITHIN)];
+    let lines = below.split(|byte| *byte == b'\n');
+    let mut lines = lines.skip_while(|line| line.starts_with(b" ") || line.is_empty());
+    let line = lines.next().filter(|line| LAST_LINE.is_match(line))?;
+    Some(cut(line.trim_ascii(), PART_BYTES))
+}
+
 /// The error with which the message of an exception ends, if its first line has no more than a place.
 fn rest(text: &[u8], below: &[u8]) -> Option<Vec<u8>> {
     if !goes_on(text) {
         return None;
+    }
+    if text.trim_ascii_end().ends_with(NESTED) {
+        return nested(below);
     }
     let mut lines = below.split(|byte| *byte == b'\n').take(MESSAGE_LINES);
     if counts_errors(text) {
