@@ -381,6 +381,8 @@ pub(super) fn wraps(line: &[u8]) -> bool {
             "The actor died because of an error raised in its creation task, ",
             "ray.exceptions.RayTaskError: ",
             " See stack trace ",
+            // A test of PyTorch, which has the exception below.
+            " and exception:",
             " See root cause ",
         ])
     });
