@@ -1331,6 +1331,20 @@ fn the_known_lines_of_a_log_come_to_the_same_findings() {
 }
 
 #[test]
+fn a_job_that_goes_on_behind_a_warning_of_nccl_is_told() {
+    let warning = "node-a:41:305 [0] include/alloc.h:48 NCCL WARN Cuda failure 'out of memory'\n";
+    let says = |text: &str| {
+        let meaning = &read(text.as_bytes()).findings[0].meaning;
+        meaning.contains("the job went on behind it: its last line is line 2: epoch is: 1")
+    };
+    assert!(says(&format!(
+        "{warning}epoch is: 1 and train loss is 0.04\n"
+    )));
+    assert!(!says(warning));
+    assert!(!says(&format!("{warning}epoch is: 1, error: failed\n")));
+}
+
+#[test]
 fn the_seeds_of_the_fuzz_target_hold() {
     tcpx_words::seeds::read("logs", "")
         .iter()

@@ -423,6 +423,7 @@ impl Compose<'_> {
         order(&mut report.findings, &telling);
         self.put_first_run_first(report);
         promote(&mut report.findings, |place| self.has_ended(place));
+        self.tell_of_going_on(&mut report.findings);
         beside::join_event(&mut report.findings);
         self.name_host(&mut report.findings);
         order(&mut report.benign, &[]);

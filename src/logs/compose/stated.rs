@@ -22,6 +22,9 @@ static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// What is said of a job that goes on.
+const WENT_ON: &str = "the job went on behind it: its last line is line {n}: {line}";
+
 /// Bytes of a line by which it is told whether another one says the same.
 const SHAPE_MAX: usize = 256;
 
@@ -168,16 +171,36 @@ impl Compose<'_> {
 
     /// Whether the last message of a process that is behind a line of its file shows that the job went on.
     pub(crate) fn goes_on(&self, place: &LinePlace) -> bool {
-        let mut ends = self.tally.ends.iter();
-        ends.any(|(file, _, end)| {
-            let is_of_file = self.files.get(file as usize) == Some(&place.file);
+        self.line_of_going_on(place).is_some()
+    }
+
+    /// The last of these messages, and its line.
+    fn line_of_going_on(&self, place: &LinePlace) -> Option<(u64, String)> {
+        let ends = self.tally.ends.iter().filter(|(file, _, end)| {
+            let is_of_file = self.files.get(*file as usize) == Some(&place.file);
             let text = end.last.text.as_slice();
             let fails = || {
                 crate::stated::stated(text).is_some()
                     || crate::loggers::logged_error(text).is_some()
             };
             is_of_file && end.last.place.line > place.line && GOES_ON.is_match(text) && !fails()
-        })
+        });
+        let last = ends.max_by_key(|(.., end)| end.last.place)?.2;
+        Some((last.last.place.line, shown(&last.last.text)))
+    }
+
+    /// Tells that the job went on behind a warning of NCCL, where the log ends with words that show it.
+    pub(super) fn tell_of_going_on(&self, findings: &mut [SignatureFinding]) {
+        let warns = |one: &&mut SignatureFinding| one.sample.contains("NCCL WARN ");
+        let Some(first) = findings.first_mut().filter(warns) else {
+            return;
+        };
+        let told = self.line_of_going_on(&first.last);
+        if let Some((number, line)) = told.filter(|_| first.role != Role::Consequence) {
+            let text = WENT_ON.replace("{n}", &number.to_string());
+            let text = text.replace("{line}", line.trim());
+            first.meaning = format!("{}; {text}", first.meaning);
+        }
     }
 
     /// The first of the lines that state an error with which a file ends, or of those of them that
