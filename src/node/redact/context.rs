@@ -494,7 +494,10 @@ fn values<'a>(text: &'a str, found: &mut impl FnMut(Kind, &'a str)) {
         let value = match spaced.strip_prefix(['=', ':']) {
             Some(value) if unquoted.len() - spaced.len() <= 1 => value,
             None if is_option => spaced,
-            _ => continue,
+            _ => match behind.strip_prefix(" set by environment to ") {
+                Some(value) => value,
+                None => continue,
+            },
         };
         let Some(kind) = kind_of_value(key.trim_start_matches('-')) else {
             continue;

@@ -16,7 +16,7 @@ const V4_BYTES_MAX: usize = "255.255.255.255".len() + 1;
 /// Parts of a UUID.
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// What Kubernetes makes the ends of names from, so that they spell no word.
+/// What Kubernetes makes hashes from, so that they spell no word.
 const POD_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Letters of the hash of a ReplicaSet, and of the end of a pod.
 const POD_HASH_BYTES: std::ops::RangeInclusive<usize> = 8..=10;
@@ -97,16 +97,15 @@ pub(super) fn pods(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_pod(name: &str) -> bool {
-    let is_made = |part: &str| part.bytes().all(|byte| POD_LETTERS.contains(&byte));
+    let is_made = |byte: u8| POD_LETTERS.contains(&byte);
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let mut parts = name.rsplitn(3, '-');
     let (Some(end), Some(hash), Some(owner)) = (parts.next(), parts.next(), parts.next()) else {
         return false;
     };
     end.len() == POD_END_BYTES
-        && is_made(end)
         && POD_HASH_BYTES.contains(&hash.len())
-        && is_made(hash)
+        && hash.bytes().all(is_made)
         && hash.bytes().any(is_digit)
         && !hash.bytes().all(is_digit)
         && !owner.is_empty()

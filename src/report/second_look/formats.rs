@@ -178,7 +178,7 @@ const FORMATS: [Format; 50] = [
     ),
     (
         "a Kubernetes pod",
-        r"\bpods?/[a-z][a-z0-9-]{4,}|(?:\bPOD_NAME|_POD)[\x22']?[:=]\s?[\x22']?[a-z][a-z0-9-]{4,}|\b[a-z][a-z0-9-]*-[b-df-hj-np-tv-xz24-9]{8,10}-[b-df-hj-np-tv-xz24-9]{5}\b",
+        r"\bpods?/[a-z][a-z0-9-]{4,}|(?:\bPOD_NAME|_POD)(?:[\x22']?[:=]\s?| set by environment to )[\x22']?[a-z][a-z0-9-]{4,}|\b[a-z][a-z0-9-]*-[b-df-hj-np-tv-xz24-9]{8,10}-[a-z0-9]{5}\b",
         is_placeholder_name,
     ),
     (
