@@ -27,7 +27,7 @@ pub(super) const WORDINGS: &[Reason] = &[
     Reason {
         words: "fill_device_fds*open failed|fill_device_fds*opendir failed|ze_fd_manager.cpp*open failed",
         cause: "oneCCL could not open the device node of a GPU in /dev/dri: it is not in the container, or the user may not open it",
-        next: "`ls -l /dev/dri` in the container, as the same user: start it with --device /dev/dri and the group of these nodes (render, video), with as many GPUs as ranks; CCL_ZE_IPC_EXCHANGE=sockets needs no such nodes",
+        next: "`ls -l /dev/dri` in the container, as the same user; start it with --device /dev/dri and the group of these nodes (render, video), with as many GPUs as ranks; CCL_ZE_IPC_EXCHANGE=sockets needs no such nodes",
     },
     Reason {
         words: "device already acquired",
