@@ -70,10 +70,19 @@ fn sockets(evidence: &Evidence) -> Vec<Found> {
 /// Segments that are lost at once where a path loses packets; one or two may be late.
 const LOST_AT_ONCE: u32 = 3;
 
-/// Whether a socket waits until segments that it holds for lost are sent again: before the first timeout, which grows
-/// with the loss, nothing else tells.
+/// Segments that a connection sent again, from which on one without an answer is no late one; and how long a kernel takes
+/// for an answer at most, however busy the program at its end is.
+const SENT_AGAIN: u32 = 3;
+const ANSWER_MAX_MS: u32 = 1000;
+
+/// Whether a socket waits until segments are sent again: it holds several for lost, or has sent some before and has no
+/// answer to the last ones. Between two timeouts, which grow with the loss, nothing else tells.
 fn waits_for_lost(socket: &TcpSocket, flow: &TcpFlow) -> bool {
-    socket.local.ip() != socket.peer.ip() && flow.lost >= LOST_AT_ONCE && flow.probes == 0
+    let holds_lost = flow.lost >= LOST_AT_ONCE;
+    let is_unanswered = flow.unacked > 0
+        && flow.sent_ms_ago >= ANSWER_MAX_MS
+        && socket.lost_segments() >= SENT_AGAIN;
+    socket.local.ip() != socket.peer.ip() && flow.probes == 0 && (holds_lost || is_unanswered)
 }
 
 /// Why bytes are queued on a socket: lost segments, or a reader that does not read.
@@ -92,8 +101,11 @@ fn full_send_queue(evidence: &Evidence, node: &EvidenceNode, socket: &TcpSocket)
         Found::at(Condition::NetworkLoss, node, 0.9, queued).and(unacknowledged(&flow))
     } else if waits_for_lost(socket, &flow) && !far_is_full {
         let found = Found::at(Condition::NetworkLoss, node, 0.8, queued);
-        let found = found.and(format!("{} of its segments are lost", flow.lost));
-        found.and(unacknowledged(&flow))
+        let found = match flow.lost {
+            0 => found,
+            lost => found.and(format!("{lost} of its segments are lost")),
+        };
+        found.and(unanswered(socket, &flow))
     } else if far_is_full || (far.is_none() && flow.probes > 0) {
         let reader = match far {
             Some((reader, _)) => reader,
@@ -287,6 +299,19 @@ pub(super) fn lossy_connect(evidence: &Evidence, node: &EvidenceNode) -> bool {
     ends.into_iter()
         .flatten()
         .any(|end| was_connecting(end) && sent_again(end).is_some())
+}
+
+/// The same of a socket of which no timeout is counted.
+fn unanswered(socket: &TcpSocket, flow: &TcpFlow) -> String {
+    if flow.timeouts > 0 {
+        return unacknowledged(flow);
+    }
+    format!(
+        "{} segments are unacknowledged, the last was sent {} ms ago; {} were sent again before",
+        flow.unacked,
+        flow.sent_ms_ago,
+        socket.lost_segments()
+    )
 }
 
 fn unacknowledged(flow: &TcpFlow) -> String {
@@ -543,6 +568,7 @@ pub(super) mod cases {
         (Condition::NetworkLoss, network_loss),
         (Condition::NetworkLoss, loss_before_it_moved_again),
         (Condition::NetworkLoss, lost_before_the_first_timeout),
+        (Condition::NetworkLoss, lost_between_timeouts),
         (Condition::NetworkLoss, loss_while_connecting),
         (Condition::NetworkLoss, loss_until_a_call_failed),
         (Condition::LinkDown, link_down),
@@ -579,6 +605,41 @@ pub(super) mod cases {
         (flow.lost, flow.unacked, flow.data_segments) = (9, 28, Some(53_035));
         evidence.nodes[0].frame = frame(vec![standing], "up");
         evidence
+    }
+
+    /// Between two timeouts, a few segments without an answer, as a connection had that began with the loss.
+    fn lost_between_timeouts() -> Evidence {
+        let mut evidence = network_loss();
+        let mut standing = socket("10.0.1.25:40000", "10.0.0.226:50000", [0, 735_232], 0);
+        standing.retransmits = Some(7);
+        let flow = standing.flow.as_mut().expect("the socket has its state");
+        (flow.lost, flow.unacked, flow.data_segments) = (0, 18, Some(48));
+        flow.sent_ms_ago = 6204;
+        evidence.nodes[0].frame = frame(vec![standing], "up");
+        evidence
+    }
+
+    #[test]
+    fn segments_that_may_still_be_answered_are_not_lost() {
+        let loss = |change: fn(&mut TcpSocket)| {
+            let mut evidence = lost_between_timeouts();
+            let frame = evidence.nodes[0].frame.as_mut().expect("a frame");
+            let tcpx_node::Fact::Known(sockets) = &mut frame.sockets else {
+                panic!("the frame has sockets");
+            };
+            change(&mut sockets[0]);
+            let found = crate::diagnose(&evidence);
+            found.iter().any(|one| one.condition == "network-loss")
+        };
+        assert!(loss(|_| ()));
+        // Just sent, nothing lost before, a closed window.
+        assert!(!loss(|one| one
+            .flow
+            .as_mut()
+            .expect("a flow")
+            .sent_ms_ago = 300));
+        assert!(!loss(|one| one.retransmits = Some(2)));
+        assert!(!loss(|one| one.flow.as_mut().expect("a flow").probes = 4));
     }
 
     /// Segments were lost all the time, and the frame was taken when one had just arrived.
