@@ -73,28 +73,26 @@ def iterations(programs: Programs, pairs: int) -> None:
             )
 
 
-def control_polls(programs: Programs, pairs: int) -> None:
-    """What polling costs plain sockets, which the callers of a plugin cannot avoid: the control, 512 KiB chunks"""
+def control_over_itself(programs: Programs, pairs: int, name: str, other: str, **how: str) -> None:
+    """The C control with options over the one without, 512 KiB chunks; no goal"""
     total = programs.iterations * programs.bytes(GIB)
     for connections in (1, 2, 4, 8, 16):
         compare(
             pairs, f"connections {connections}",
-            Side("polling", lambda: programs.control_transfer(connections, total, wait="poll")),
-            Side("blocking", lambda: programs.control_transfer(connections, total)),
+            Side(name, lambda: programs.control_transfer(connections, total, **how)),
+            Side(other, lambda: programs.control_transfer(connections, total)),
             Row("gb_per_s", None),
         )
+
+
+def control_polls(programs: Programs, pairs: int) -> None:
+    """What polling costs plain sockets, which the callers of a plugin cannot avoid: the control, 512 KiB chunks"""
+    control_over_itself(programs, pairs, "polling", "blocking", wait="poll")
 
 
 def control_verify(programs: Programs, pairs: int) -> None:
     """What writing and comparing every byte costs plain sockets: the control, 512 KiB chunks"""
-    total = programs.iterations * programs.bytes(GIB)
-    for connections in (1, 2, 4, 8, 16):
-        compare(
-            pairs, f"connections {connections}",
-            Side("verified", lambda: programs.control_transfer(connections, total, data="verified")),
-            Side("any bytes", lambda: programs.control_transfer(connections, total)),
-            Row("gb_per_s", None),
-        )
+    control_over_itself(programs, pairs, "verified", "any bytes", data="verified")
 
 
 def verify(programs: Programs, pairs: int) -> None:
