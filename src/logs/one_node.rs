@@ -207,7 +207,7 @@ fn add<T: Ord>(set: &mut BTreeSet<T>, more: impl IntoIterator<Item = T>) {
 }
 
 fn number_of(value: &[u8]) -> Option<u32> {
-    std::str::from_utf8(value).ok()?.parse().ok()
+    u32::try_from(crate::fields::number(value)?).ok()
 }
 
 impl OneNode {
@@ -283,10 +283,7 @@ impl OneNode {
         for line in front.split(|byte| *byte == b'\n') {
             let (mut ranks, mut locals) = (BTreeSet::new(), BTreeSet::new());
             for found in RANK.captures_iter(line) {
-                let number = |name: &str| {
-                    let value = found.name(name)?;
-                    std::str::from_utf8(value.as_bytes()).ok()?.parse().ok()
-                };
+                let number = |name: &str| number_of(found.name(name)?.as_bytes());
                 let Some(rank) = number("rank") else {
                     continue;
                 };

@@ -10,7 +10,7 @@ use crate::signature::{Role, Severity};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
-/// Most lines between such a line and the first call of the chain: other processes write between them.
+/// A harmless line is blamed for a call at most this many lines below it: other processes write between them.
 const BEHIND: u64 = 8;
 /// A process of NCCL with its thread.
 static THREAD: LazyLock<Regex> =
@@ -60,46 +60,30 @@ impl Compose<'_> {
         harmless: &SignatureFinding,
         findings: &[SignatureFinding],
     ) -> Option<usize> {
-        let of = |name: &str| {
-            let its = |(number, _): &(&(u32, u32), &SeenLines)| {
-                let signature = self.catalogue.signatures.get(number.0 as usize);
-                signature.is_some_and(|one| one.name == name)
-            };
-            self.tally
-                .seen
-                .iter()
-                .filter(move |one| its(one))
-                .collect::<Vec<_>>()
-        };
         let is_between = |before: &LinePlace, behind: &LinePlace| {
             findings.iter().any(|one| {
                 one.first.file == before.file
                     && (before.line..behind.line).contains(&one.first.line)
             })
         };
-        let lines = of(&harmless.signature);
-        let mut chains = findings.iter().enumerate();
-        let found = chains.find(|(_, chain)| {
-            let of_chain = of(&chain.signature);
-            let of_chain = of_chain
-                .iter()
-                .filter(|(_, seen)| CALL.is_match(&seen.sample));
-            of_chain.into_iter().any(|((_, speaker), calls)| {
-                let mut its = lines.iter().filter(|((_, one), _)| one == speaker);
-                its.any(|(_, lines)| {
-                    let (before, behind) =
-                        (self.place(lines.last, None), self.place(calls.first, None));
-                    before.file == behind.file
-                        && behind
-                            .line
-                            .checked_sub(before.line)
-                            .is_some_and(|lines| lines <= BEHIND)
-                        && thread(lines).is_some()
-                        && thread(lines) == thread(calls)
-                        && !is_between(&before, &behind)
-                })
+        let is_behind = |lines: &SeenLines, calls: &SeenLines| {
+            let before = self.place(lines.last, None);
+            let behind = self.place(calls.first, None);
+            let apart = behind.line.checked_sub(before.line);
+            before.file == behind.file
+                && apart.is_some_and(|lines| lines <= BEHIND)
+                && thread(lines).is_some()
+                && thread(lines) == thread(calls)
+                && !is_between(&before, &behind)
+        };
+        let lines: Vec<(u32, &SeenLines)> = self.lines_of(&harmless.signature).collect();
+        findings.iter().position(|chain| {
+            let calls = self.lines_of(&chain.signature);
+            let mut calls = calls.filter(|(_, calls)| CALL.is_match(&calls.sample));
+            calls.any(|(speaker, calls)| {
+                let mut its = lines.iter().filter(|(one, _)| *one == speaker);
+                its.any(|(_, lines)| is_behind(lines, calls))
             })
-        });
-        found.map(|(number, _)| number)
+        })
     }
 }

@@ -27,7 +27,7 @@ static OF_WORK: LazyLock<Regex> =
 /// The group of all ranks, and one whose line does not name it.
 const OF_ALL: [&[u8]; 4] = [b"", b"0", b"0(default_pg)", b"0 (default_pg)"];
 
-/// What is told of another process of a rank, and of how many.
+/// Added to a finding for each other process of a rank, and the most of them.
 const OTHER_PROCESS: &str =
     "another process of rank {rank}, pid {pid}, gave up on {operation} number {number}";
 const OTHERS_MAX: usize = 4;

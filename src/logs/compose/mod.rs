@@ -174,7 +174,7 @@ static TORN_REPORT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 const OF_WATCHDOG: &[u8] = b"ProcessGroupNCCL.cpp:";
-/// What is no cause where GPUs are connected over PCIe, and what is said instead.
+/// Causes that do not apply where GPUs are connected over PCIe, and the text that replaces them.
 const NO_MANAGER: &str = "the fabric manager does not run";
 const NO_NVLS: &str = "multicast over NVLink (NVLS) was not set up: the fabric manager";
 const NO_SWITCH: &str = "NCCL tried multicast over NVLink (NVLS), though lines before say that the GPUs are connected over PCIe: the call of CUDA failed, not a fabric manager, which such a machine lacks";
