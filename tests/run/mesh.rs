@@ -8,8 +8,13 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tcpxctl");
 const SHELL: &str = "#!/bin/sh\n[ \"$1\" != a3-9 ] || { echo no route >&2; exit 255; }\n\
                      shift\nexec sh -c \"$*\"\n";
 
-/// A mesh over these nodes with these further flags.
+/// A small mesh over these nodes with these further flags.
 fn mesh(hosts: &str, flags: &[&str]) -> Tool {
+    of_nodes("mesh.toml", &SMALL, hosts, flags)
+}
+
+/// A shipped mesh with these keys over these nodes, with these further flags.
+fn of_nodes(name: &str, keys: &[&str], hosts: &str, flags: &[&str]) -> Tool {
     let remote = [
         "--hosts",
         hosts,
@@ -19,9 +24,7 @@ fn mesh(hosts: &str, flags: &[&str]) -> Tool {
         BINARY,
     ];
     let arguments = remote.iter().chain(flags);
-    let tool = arguments.fold(Tool::shipped("mesh.toml", &SMALL), |tool, one| {
-        tool.arg(one)
-    });
+    let tool = arguments.fold(Tool::shipped(name, keys), |tool, one| tool.arg(one));
     tool.write_program("shell", SHELL);
     tool
 }
@@ -60,6 +63,27 @@ fn every_node_meets_every_other_once_on_its_rail() {
     let of_these = |one: &&Value| one["pair"].as_u64().unwrap() < 6;
     assert_eq!(transfers.iter().filter(of_these).count(), 12);
     assert_eq!(record["mesh"]["rounds_left_out"], 0);
+}
+
+#[test]
+fn shipped_meshes_are_quiet_however_often_they_run() {
+    let few = ["traffic.tokens=64", "traffic.requests=2"];
+    for (name, keys) in [
+        ("incast.toml", &[][..]),
+        ("kv-incast.toml", &few),
+        ("mesh-quick.toml", &[]),
+        ("mesh.toml", &[]),
+        ("rails.toml", &[]),
+    ] {
+        let keys = [&SMALL, keys, &["limits.stall_after=30s"]].concat();
+        for _ in 0..20 {
+            let (ended, record) = ends(of_nodes(name, &keys, "a3-[0-2]", &[]), 0);
+            assert_eq!(record["outcome"], "passed", "{ended}");
+            for finding in record["findings"].as_array().unwrap() {
+                assert_eq!(finding["severity"], "info", "{name}: {finding}");
+            }
+        }
+    }
 }
 
 #[test]

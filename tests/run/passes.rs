@@ -80,28 +80,56 @@ fn the_baseline_scenario_passes_unchanged() {
     ]);
 }
 
-#[test]
-fn the_other_shipped_scenarios_pass_cut_short() {
-    ships("1conn.toml", 1, &["transfer.total=8MiB"]);
-    ships("8conn-1nic.toml", 1, &["transfer.total=16MiB"]);
-    ships("bidirectional.toml", 1, &["transfer.total=8MiB"]);
-    ships("latency.toml", 3, &["transfer.total=32KiB"]);
-    ships("progress.toml", 3, &["transfer.total=8MiB"]);
-}
+/// Enough requests for channels to be compared with each other.
+const ENOUGH: [&str; 2] = ["transfer.total=4MiB", "transfer.chunk=32KiB"];
 
-/// `scripts/rehearse --shipped` runs every shipped scenario at its full size.
-#[test]
-fn shipped_scenarios_are_quiet_however_often_they_run() {
-    // Enough requests for channels to be compared with each other.
+/// Checks that 20 runs of a shipped scenario, cut short, find nothing. `scripts/rehearse --shipped`
+/// runs each at its full size.
+fn is_quiet(name: &str, points: usize, settings: &[&str]) {
     let short = [
-        "transfer.total=4MiB",
-        "transfer.chunk=32KiB",
+        "transfer.total=1MiB",
         "env.NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0",
     ];
-    for name in ["1conn.toml", "4conn.toml"] {
-        for _ in 0..20 {
-            ships(name, 1, &short);
-        }
+    for _ in 0..20 {
+        ships(name, points, &[&short, settings].concat());
+    }
+}
+
+#[test]
+fn shipped_scenarios_of_a_pair_are_quiet_however_often_they_run() {
+    for name in [
+        "1conn.toml",
+        "4conn.toml",
+        "8conn-1nic.toml",
+        "bidirectional.toml",
+    ] {
+        is_quiet(name, 1, &ENOUGH);
+    }
+}
+
+#[test]
+fn shipped_sweeps_are_quiet_however_often_they_run() {
+    is_quiet("latency.toml", 3, &["transfer.total=32KiB"]);
+    is_quiet("progress.toml", 3, &["transfer.chunk=32KiB"]);
+    is_quiet("sweep.toml", 4, &["transfer.chunk=32KiB"]);
+}
+
+#[test]
+fn the_shipped_kv_cache_is_quiet_however_often_it_runs() {
+    let few = ["traffic.tokens=128", "traffic.requests=2"];
+    for _ in 0..20 {
+        ships("kv-cache.toml", 1, &few);
+    }
+}
+
+#[test]
+fn shipped_scenarios_of_eight_gpus_are_quiet_however_often_they_run() {
+    for name in [
+        "8gpu-full-mesh.toml",
+        "8gpu-per-process.toml",
+        "8gpu-single-process.toml",
+    ] {
+        is_quiet(name, 1, &["transfer.chunk=32KiB"]);
     }
 }
 
