@@ -245,6 +245,16 @@ pub(super) fn op_count(message: &[u8]) -> Option<(u64, u64)> {
     Some((hexadecimal(after!(message, b" comm 0x")?)?, count))
 }
 
+/// The numbers behind words of a message.
+pub(super) fn numbers_behind<const N: usize>(message: &[u8], words: [&str; N]) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    for (number, word) in numbers.iter_mut().zip(words) {
+        let at = memchr::memmem::find(message, word.as_bytes())?;
+        *number = leading(&message[at + word.len()..])?;
+    }
+    Some(numbers)
+}
+
 /// The name of PyTorch's process group in `[PG ID 0 PG GUID 0(default_pg) Rank 3]`, or the
 /// number in `[PG 0 Rank 3]`.
 pub(super) fn torch_group(line: &[u8]) -> Option<&[u8]> {

@@ -21,6 +21,7 @@ mod benchmarks;
 mod blocks;
 mod buckets;
 mod by_hand;
+mod calls;
 mod catalogue;
 mod check;
 mod claims;

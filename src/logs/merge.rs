@@ -40,6 +40,7 @@ impl Tally {
         self.stated.merge(other.stated);
         self.ends.merge(other.ends, number);
         self.claims.merge(other.claims, number);
+        self.calls.merge(other.calls, number);
         self.commands.merge(other.commands);
         self.fronts.merge(other.fronts);
         for ((speaker, key), values) in other.settings {
@@ -132,6 +133,7 @@ impl Tally {
         let claims = self.claims.places_mut();
         let places = last
             .chain(claims)
+            .chain(self.calls.places_mut())
             .chain(groups)
             .chain(self.failed_groups.values_mut().map(|(place, _)| place))
             .chain(members)

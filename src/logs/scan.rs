@@ -659,6 +659,7 @@ impl Counter<'_> {
                 if let Some((comm, started)) = fields::op_count(message) {
                     let group = Group::Comm(comm);
                     self.tally.progress(speaker, group, line.place, started);
+                    self.tally.calls.see(speaker, line.place, message);
                 }
             }
             Some(Fact::InitComplete) => {

@@ -4,6 +4,7 @@
 //! a bound is counted under a common name or in `too_many`.
 #![forbid(unsafe_code)]
 
+use super::calls::Calls;
 use super::claims::Claims;
 use super::ends::Ends;
 use super::fields::{self, CommRank, FlowText, Polls};
@@ -173,6 +174,8 @@ pub(super) struct Tally {
     pub members: BTreeMap<(u32, u64), (Place, CommRank)>,
     /// What processes say that they are.
     pub claims: Claims,
+    /// The last collective of each rank, with its arguments.
+    pub calls: Calls,
     pub versions: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     /// For each speaker: its last list of NICs.
     pub devices: BTreeMap<u32, (Place, Vec<Device>)>,

@@ -368,7 +368,7 @@ const TEST_FAILED: &str = ": Test CUDA failure";
 const OF_TESTS: &str = "nccl-tests-rank";
 
 /// A finding on claims that contradict each other; what to do about it is to be added.
-fn claim(signature: &str, meaning: String, place: LinePlace) -> SignatureFinding {
+pub(super) fn claim(signature: &str, meaning: String, place: LinePlace) -> SignatureFinding {
     SignatureFinding {
         signature: signature.to_owned(),
         severity: Severity::Error,

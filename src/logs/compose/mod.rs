@@ -3,6 +3,7 @@
 
 mod beside;
 mod blame;
+mod calls;
 mod claims;
 mod collectives;
 mod connections;
@@ -340,6 +341,7 @@ impl Compose<'_> {
         report.findings.extend(self.plugin_on_some_hosts());
         report.findings.extend(self.rank_announced_twice());
         report.findings.extend(self.ranks_alone());
+        report.findings.extend(self.calls_differ());
         report.findings.extend(self.shared_gpu(&report.findings));
         report.unknown = self.unknown();
         stated::join_refusals(&mut report.unknown);

@@ -589,7 +589,8 @@ impl Compose<'_> {
                 (ranks, why)
             }
             None => {
-                let of_comms = self.ranks_of_one_host().map(|(host, ranks)| {
+                let of_comms = self.ranks_of_one_host().or_else(|| self.calls_of_one_host());
+                let of_comms = of_comms.map(|(host, ranks)| {
                     let why =
                         format!("all {ranks} ranks of the largest communicator are on {host}");
                     (ranks, why)
