@@ -159,6 +159,14 @@ pub(super) fn has_ethernet_gid(line: &[u8]) -> Option<bool> {
     Some(gid.starts_with(b"::ffff:") || is_of_mac())
 }
 
+/// Whether a queue pair was not connected because the system found no way to the peer's address, or no answer of it. Only
+/// RoCE resolves an address then.
+pub(super) fn has_no_ethernet_route(line: &[u8]) -> bool {
+    let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+    has(b"ibv_modify_qp failed with")
+        && (has(b"Network is unreachable") || has(b"No route to host"))
+}
+
 static GIDS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"Gids? ?(?P<gid>::ffff:(?:[\d.]{7,}|[\[<*])|fe80:[0-9a-f:]{10,})"));
 
@@ -268,5 +276,12 @@ mod tests {
         assert_eq!(gid("(Recv) localGid fe80::b859:9f03:a6:1234"), Some(false));
         assert_eq!(gid("(Recv) localGids :: remoteGids ::"), None);
         assert_eq!(gid("localGid ::ffff:[MASKED] remoteGid"), Some(true));
+        let route = |line: &'static str| has_no_ethernet_route(line.as_bytes());
+        assert!(route(
+            "Call to ibv_modify_qp failed with error No route to host"
+        ));
+        assert!(!route(
+            "Call to ibv_modify_qp failed with error Invalid argument"
+        ));
     }
 }

@@ -18,6 +18,9 @@ const HOSTS_NAMED: usize = 4;
 const ASKED_MAX: usize = 3;
 /// The plugin of libfabric says that it could not be initialized, or found no device, so that NCCL does not use it.
 const OFI_OFF: [&str; 2] = ["ofi-init-failed", "ofi-no-provider"];
+/// HPC-X's plugin for InfiniBand, and NCCL's line where there is no device of it.
+const HPCX_IB: &[u8] = b"IBext";
+const NO_IB_DEVICE: &str = "nccl-ib-no-device";
 /// Words in the names of signatures on lines of NCCL and of programs that use it.
 const OF_NCCL: [&str; 4] = ["nccl", "watchdog", "torch-comm", "unique-id"];
 
@@ -336,7 +339,16 @@ impl Compose<'_> {
                 listed.extend(crate::networks::are_of_ethernet(&seen.sample));
             }
             let lines = seen.near_lines().chain([&seen.sample]);
-            ends.extend(lines.filter_map(|line| crate::networks::has_ethernet_gid(line)));
+            ends.extend(
+                lines
+                    .clone()
+                    .filter_map(|line| crate::networks::has_ethernet_gid(line)),
+            );
+            ends.extend(
+                lines
+                    .map(|line| crate::networks::has_no_ethernet_route(line))
+                    .filter(|is_ethernet| *is_ethernet),
+            );
         }
         let only = |of: &BTreeSet<bool>| of.first().copied().filter(|_| of.len() == 1);
         // An end of InfiniBand looks like one that has no address.
@@ -487,6 +499,27 @@ impl Compose<'_> {
         })
     }
 
+    /// The processes in which a call for data failed within HPC-X's plugin of UCX, whose source is in the chain of calls.
+    fn speakers_of_ucx_plugin(&self) -> BTreeSet<u32> {
+        let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
+        let has = |line: &[u8], word: &[u8]| memchr::memmem::find(line, word).is_some();
+        let seen = self.tally.seen.iter();
+        let chains =
+            seen.filter(|((of, _), _)| name(*of).is_some_and(|name| name == super::NET_CHAIN));
+        let of_plugin = chains.filter(|(_, seen)| {
+            let mut lines = seen.near_lines().chain([&seen.sample]);
+            let is_of_data = lines.clone().any(|line| has(line, OF_ANY_NETWORK));
+            is_of_data && lines.any(|line| has(line, b" ucx_plugin.c:") && has(line, b" -> "))
+        });
+        of_plugin.map(|((_, speaker), _)| *speaker).collect()
+    }
+
+    /// Whether HPC-X's plugin for InfiniBand, which NCCL loads before it looks for a device, may be in use: there is another
+    /// host, and no line says that a device is missing.
+    fn may_use_hpcx(&self) -> bool {
+        self.processes().0.len() > 1 && !self.any_seen(&[NO_IB_DEVICE.to_owned()])
+    }
+
     /// Whether the data of the log's communicators stays within a node, over peer access or shared memory.
     fn is_within_node(&self, proof: Option<Proof>) -> bool {
         if proof > Some(Proof::Chosen) || self.has_one_rank() {
@@ -589,7 +622,9 @@ impl Compose<'_> {
                 (ranks, why)
             }
             None => {
-                let of_comms = self.ranks_of_one_host().or_else(|| self.calls_of_one_host());
+                let of_comms = self
+                    .ranks_of_one_host()
+                    .or_else(|| self.calls_of_one_host());
                 let of_comms = of_comms.map(|(host, ranks)| {
                     let why =
                         format!("all {ranks} ranks of the largest communicator are on {host}");
@@ -902,6 +937,9 @@ impl Compose<'_> {
                     .push((name.as_bytes(), Proof::Up));
             }
         }
+        for speaker in self.speakers_of_ucx_plugin() {
+            of.entry(speaker).or_default().push((b"UCX", Proof::Up));
+        }
         let strongest = of.values().flatten().map(|(_, proof)| *proof).max();
         let mut all = Vec::new();
         for (speaker, names) in of {
@@ -912,6 +950,9 @@ impl Compose<'_> {
             }
             let names = names.into_iter().filter(|one| Some(one.1) == proof);
             all.extend(names.map(|(name, proof)| (speaker, name, proof)));
+        }
+        if strongest == Some(Proof::Loaded) && !self.may_use_hpcx() {
+            all.retain(|(_, name, _)| !name.starts_with(HPCX_IB));
         }
         if strongest <= Some(Proof::Up) && self.any_seen(&OFI_OFF.map(str::to_owned)) {
             all.retain(|(_, name, _)| kind(&shown(name)) != "ofi");
