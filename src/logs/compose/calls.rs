@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The finding on ranks that call one collective with other arguments.
 const CALLS_DIFFER: &str = "collective-calls-differ";
+/// What else it may be where only the number of ranks tells that the calls are of one communicator.
+const OF_TWO: &str = "or the calls are of several communicators of as many ranks: the log has no id that tells them apart";
 /// The arguments of a call, in their order.
 const ARGUMENTS: [&str; 4] = ["counts", "data types", "operations", "roots"];
 /// Processes that are named of one value, and values.
@@ -23,11 +25,12 @@ impl Compose<'_> {
     /// Ranks of one communicator whose last call is the same collective, with other arguments.
     pub(super) fn calls_differ(&self) -> Option<SignatureFinding> {
         let by_id = self.calls_by_id();
-        let by_size = by_id.is_empty().then(|| self.calls_of_all()).flatten();
-        by_id
-            .into_values()
-            .chain(by_size)
-            .find_map(|calls| self.differ(&calls))
+        if by_id.is_empty() {
+            let mut finding = self.differ(&self.calls_of_all()?)?;
+            finding.causes.push(OF_TWO.to_owned());
+            return Some(finding);
+        }
+        by_id.into_values().find_map(|calls| self.differ(&calls))
     }
 
     /// The last calls of each communicator whose id the log has.
