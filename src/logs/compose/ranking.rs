@@ -688,9 +688,45 @@ const DEATHS: [&str; 4] = [
     "ray-memory-kill",
 ];
 
+/// The process that a line of Ray says has died: `Worker PID: 71`.
+static DEAD: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\bWorker PID: (?P<pid>\d+)\b"));
+
+/// A worker of Ray that died follows what its own NIC or connection reported before.
+fn follow_own_loss(findings: &mut [SignatureFinding]) -> bool {
+    let number = |of: &Regex, one: &SignatureFinding| {
+        Some(of.captures(one.sample.as_bytes())?["pid"].to_vec())
+    };
+    let dead = findings.iter().filter_map(|one| {
+        let is_death = DEATHS.contains(&one.signature.as_str());
+        Some((number(&DEAD, one).filter(|_| is_death)?, one.first.clone()))
+    });
+    let dead: Vec<(Vec<u8>, LinePlace)> = dead.collect();
+    let is_own = |one: &SignatureFinding| {
+        one.role == Role::General
+            && one.severity < Severity::Warning
+            && !DEATHS.contains(&one.signature.as_str())
+            && crate::reasons::is_of_network(&one.sample)
+            && number(&PID, one).is_some_and(|pid| {
+                let mut dead = dead.iter();
+                dead.any(|(of, death)| *of == pid && is_later(death, &one.first))
+            })
+    };
+    if !findings.iter().any(is_own) {
+        return false;
+    }
+    let deaths = findings.iter_mut();
+    let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    deaths.for_each(|one| one.role = Role::Consequence);
+    true
+}
+
 /// What the NICs and the connections of the others report when a worker of Ray has died follows its death. Ray tells
 /// of it late.
 pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
+    if follow_own_loss(findings) {
+        return;
+    }
     let deaths = findings.iter();
     let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
     let deaths: Vec<LinePlace> = deaths.map(|one| one.first.clone()).collect();
