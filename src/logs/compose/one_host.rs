@@ -43,12 +43,15 @@ impl Compose<'_> {
         (!has_others).then(|| shown(host))
     }
 
-    /// Whether a channel within a host is of a communicator with more ranks than this host is seen to have, and than a
-    /// host has GPUs.
+    /// Whether a channel within a host, or a communicator that came up, has more ranks than this host is seen to have,
+    /// and than a host has GPUs.
     pub(super) fn has_other_hosts(&self) -> bool {
         let (_, processes) = self.processes();
         let most = (processes as u64).max(MOST_GPUS);
+        // A host with more GPUs than most have is seen to have them.
+        let seen = (processes as u64).max(u64::from(GPUS_OF_A_NODE));
         self.tally.channel_ranks.is_some_and(|ranks| ranks > most)
+            || self.tally.most_ranks.is_some_and(|ranks| ranks > seen)
     }
 
     /// The one host of the log's processes of NCCL and the size of the largest communicator, if lines on communicators
