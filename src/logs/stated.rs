@@ -82,7 +82,9 @@ static HEADING: LazyLock<Regex> = LazyLock::new(|| {
 static OTHER_SENTENCES: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"\b(?:no|No|without|any|ignoring) (?:\w+ )?(?:errors?|failures?|exceptions?)|(?:^|[^.\w])\d+ (?:errors|failures|failed|FAILED)",
-        r"|(?:errors?|Errors?|failed|Failed|FAILED|failures?|timeouts?)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
+        r"|(?:errors?|Errors?|failures?|timeouts?)\b\s*[:=]?\s*(?:[+-]\s*)?\.?\d",
+        // What failed with a negative number has that of an error: `cxil_map() failed: -22`.
+        r"|(?:failed|Failed|FAILED)\b\s*[:=]?\s*(?:\+\s*|-\s+)?\.?\d",
         // A figure that is measured: `word error rate 0.112`, `Failed requests: 0`.
         r"|(?:[Ee]rror|[Ff]ailed|[Ff]ailure) (?:rate|ratio|count|requests|jobs|tasks|steps|samples|files|batches|attempts|tests|transfers|packets|messages)\s*[:=|]?\s*\d[\d.,%eE+-]*(?:$|[\s|;)])",
         r"|\b(?:may|might|if|If|when|When|can|could be|would|please|Please|see|usually|Warning|warning)\b",
