@@ -140,8 +140,25 @@ const PSM2: &str = "libpsm2";
 pub(super) const IN_PSM2: &str = "if the message is in memory of a GPU, PSM2 read it on the CPU: this libpsm2 may not be CUDA-aware, or PSM2_CUDA=1 is not set";
 pub(super) const TRY_HOST_MEMORY: &str = "repeat the call with buffers in host memory: where that works, use a libpsm2 that is built with CUDA, and set PSM2_CUDA=1 on all ranks";
 
+/// Why a program of MPI crashes within MPI's own code, and what to do then.
+const MPI: [&str; 4] = ["libmpi", "libopen-pal", "libmca_common", "mca_"];
+pub(super) const IN_MPI: &str = "if the message is in memory of a GPU, MPI read it on the CPU: this call (a reduction, a collective that does not block) does not take such memory, or the MPI is not built or started for this kind of GPU";
+pub(super) const TRY_OTHER_MPI: &str = "the log has the stack: if the message is in memory of a GPU, repeat the call with buffers in host memory; where that works, the MPI is not built, or not started, for this kind of GPU (`ompi_info -c | grep -i cuda`, MPICH_GPU_SUPPORT_ENABLED=1)";
+
+/// Functions of UCX and Open MPI that read memory which another process of the node shares, and why one ends there.
+const OF_SHARED: [&str; 5] = ["uct_mm_", "uct_sm_", "xpmem", "btl_vader", "btl_sm_"];
+const BUS_ERROR: &str = "bus-error";
+pub(super) const PEER_GONE: &str = "the memory is that of another process of this node, which shares it (XPMEM or shared memory): that process has ended, or took it away, while this one still used it, mostly as MPI ends";
+pub(super) const KEEP_PEERS: &str = "look at which process of the node ended first; a barrier before MPI_Finalize, or UCX_TLS=^xpmem (Open MPI: --mca btl_vader_single_copy_mechanism none), shows whether it is that";
+
 /// Where the frames of a crash are told, what they tell is the cause, and they need not be asked for.
 pub(super) fn explain_stack(finding: &mut SignatureFinding) {
+    let is_in = |part: &&str| finding.meaning.contains(*part);
+    if finding.signature == BUS_ERROR && OF_SHARED.iter().any(is_in) {
+        finding.causes = vec![PEER_GONE.to_owned()];
+        finding.next_step = Some(KEEP_PEERS.to_owned());
+        return;
+    }
     let asks = |next: &String| next.starts_with(SEE_CALL);
     let Some(next) = finding.next_step.as_mut().filter(|next| asks(next)) else {
         return;
@@ -155,5 +172,8 @@ pub(super) fn explain_stack(finding: &mut SignatureFinding) {
     } else if library.starts_with(PSM2) {
         *next = TRY_HOST_MEMORY.to_owned();
         finding.causes.insert(0, IN_PSM2.to_owned());
+    } else if MPI.iter().any(|part| library.starts_with(part)) {
+        *next = TRY_OTHER_MPI.to_owned();
+        finding.causes.insert(0, IN_MPI.to_owned());
     }
 }
