@@ -191,6 +191,42 @@ pub(super) struct CommRank {
     pub(super) ranks: u32,
 }
 
+/// PyTorch's collectives, as its lines name them.
+const OPERATIONS: [&[u8]; 20] = [
+    b"ALLGATHER",
+    b"ALLGATHER_COALESCED",
+    b"ALLREDUCE",
+    b"ALLREDUCE_COALESCED",
+    b"ALLTOALL",
+    b"ALLTOALL_BASE",
+    b"BARRIER",
+    b"BROADCAST",
+    b"COALESCED",
+    b"GATHER",
+    b"RECV",
+    b"RECVANYSOURCE",
+    b"REDUCE",
+    b"REDUCE_SCATTER",
+    b"SCATTER",
+    b"SEND",
+    b"_ALLGATHER_BASE",
+    b"_ALLREDUCE_SPARSE",
+    b"_BROADCAST_OOP",
+    b"_REDUCE_SCATTER_BASE",
+];
+
+/// The whole name of a collective that a terminal cut: `_ALLGATHER_BASE` of `OpType=_ALLGATHER_BA`, where no other
+/// begins so.
+pub(super) fn whole_operation<'a>(message: &[u8], name: &'a [u8]) -> &'a [u8] {
+    let after = memchr::memmem::find(message, name).map(|at| message.get(at + name.len()));
+    let is_whole = matches!(after, None | Some(Some(b',' | b')' | b' ')));
+    let mut longer = OPERATIONS.iter().filter(|one| one.starts_with(name));
+    match (longer.next(), longer.next()) {
+        (Some(only), None) if !is_whole => only,
+        _ => name,
+    }
+}
+
 /// Longest text of the elements of a collective.
 const ELEMENTS_MAX: usize = 64;
 

@@ -632,6 +632,7 @@ impl Counter<'_> {
             Some(Fact::Collective) => {
                 let sequence = first.and_then(fields::number);
                 if let Some((sequence, operation)) = sequence.zip(second) {
+                    let operation = fields::whole_operation(message, operation);
                     let wait = Wait {
                         group: fields::torch_group(message).unwrap_or_default().to_vec(),
                         sequence,
