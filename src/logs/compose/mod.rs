@@ -1307,7 +1307,10 @@ impl Compose<'_> {
         let last = waiting.last().max(started.keys().last()).copied();
         let last = last.max(self.last_listed());
         let torn = self.torn_reports();
+        // The ranks of other nodes may have no line here.
+        let of_comm = self.tally.most_ranks.unwrap_or_default().saturating_sub(1);
         let last = last.max(torn.last().copied()).unwrap_or_default();
+        let last = last.max(u32::try_from(of_comm).unwrap_or(RANKS_MAX));
         let mut of_file = BTreeMap::<u32, BTreeSet<u32>>::new();
         let mut processes = 0;
         for speaker in &self.tally.speakers {

@@ -58,6 +58,7 @@ const NO_NAME: &str = " ? number ?";
 const TORN_NAME: &str = " a collective whose name is torn off its line";
 const NO_NUMBER: &str = " number ?";
 const NOT_AMONG: &str = "rank {word} is not among those that report it";
+const SEVERAL_NOT_AMONG: &str = "ranks {word} are not among those that report it";
 
 /// The process in the prefix of a launcher.
 static PID: LazyLock<Regex> =
@@ -121,8 +122,13 @@ impl Compose<'_> {
         {
             return;
         }
+        let told = if absent.len() == 1 {
+            NOT_AMONG
+        } else {
+            SEVERAL_NOT_AMONG
+        };
         let absent: Vec<String> = absent.iter().map(u32::to_string).collect();
-        let told = NOT_AMONG.replace("{word}", &absent.join(", "));
+        let told = told.replace("{word}", &absent.join(", "));
         finding.meaning = format!("{}; {told}", finding.meaning);
     }
 
@@ -271,7 +277,8 @@ mod tests {
             "PyTorch gave up on ALLREDUCE, which did not end",
             "PyTorch gave up on a collective whose name is torn off its line, which did not end",
             super::IS_THROWN,
-            "rank 0, 3 is not among those that report it",
+            "rank 0 is not among those that report it",
+            "ranks 0, 3 are not among those that report it",
             "the address 0x14fcb0400000 at which it failed is in a line before that lists buffers of a GPU",
             "the address 0x14fcb0400000 at which it failed is in a line before that lists buffers of a GPU, those of rank 0",
         ] {
