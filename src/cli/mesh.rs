@@ -131,7 +131,8 @@ impl MeshArguments {
         let (transports, launcher) = self.launcher.reached(nodes, self.hosts.as_deref())?;
         if transports.len() < 2 {
             let message = "a mesh needs two nodes or more, and one is named";
-            return Err(Failure::new(Outcome::Usage, message));
+            return Err(Failure::new(Outcome::Usage, message)
+                .next("name them all, as in --hosts a3-[0-7]; a file of names is told by a dot or a slash: --hosts ./nodes"));
         }
         let rounds = rounds(mesh, transports.len());
         if let Some((node, pairs)) = rounds.iter().find_map(|round| overloaded(round)) {
