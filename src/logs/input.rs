@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tcpx_recorder::format::FILE_SUFFIX;
 use tcpx_recorder::format::MAGIC;
 use tcpx_run_model::adopt::LOGS;
-use tcpx_run_model::record::{ADOPTED, DOCTOR, RunFiles};
+use tcpx_run_model::record::{ADOPTED, ArchiveError, DOCTOR, FilesError, RunFiles};
 use tcpx_run_model::repeats::take_repeats;
 
 /// Most files of a folder, including its subfolders.
@@ -169,11 +169,24 @@ impl Passed {
 }
 
 /// The bundle of a run, if the file is one; any other compressed file is a log.
-pub(super) fn bundle(path: &Path) -> Option<RunFiles> {
-    let name = path.file_name()?.to_string_lossy();
-    let is_meant =
-        (name.ends_with(".tar.gz") || name.ends_with(".tgz")) && RunFiles::is_bundle(path);
-    is_meant.then(|| RunFiles::open(path).ok()).flatten()
+///
+/// # Errors
+/// It is the bundle of a run and too large.
+pub(super) fn bundle(path: &Path) -> Result<Option<RunFiles>, FilesError> {
+    let is_named = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        name.ends_with(".tar.gz") || name.ends_with(".tgz")
+    };
+    if !path.file_name().is_some_and(is_named) || !RunFiles::is_bundle(path) {
+        return Ok(None);
+    }
+    match RunFiles::open(path) {
+        Err(FilesError::Bundle {
+            path,
+            source: source @ ArchiveError::Expanded { is_of_run: true },
+        }) => Err(FilesError::Bundle { path, source }),
+        opened => Ok(opened.ok()),
+    }
 }
 
 /// Whether a file of a bundle holds log lines; reports in it only quote them.

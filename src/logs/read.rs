@@ -75,9 +75,16 @@ impl<'a> LogReader<'a> {
     pub fn paths(&mut self, paths: &[PathBuf]) {
         for path in input::expand(paths, &mut self.runs, &mut self.problems) {
             let is_asked_for = paths.contains(&path);
-            if let Some(files) = input::bundle(&path) {
-                self.bundle(&path, &files);
-                continue;
+            match input::bundle(&path) {
+                Ok(Some(files)) => {
+                    self.bundle(&path, &files);
+                    continue;
+                }
+                Err(error) => {
+                    self.problems.push(problem(&path, error));
+                    continue;
+                }
+                Ok(None) => {}
             }
             match input::open(&path) {
                 Err(error) => self.problems.push(problem(&path, error)),

@@ -839,6 +839,24 @@ fn run_with_bundle(folder: &Path, name: &str) {
     assert!(packed.unwrap().success());
 }
 
+#[test]
+fn a_bundle_that_is_too_large_is_not_read_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    run_with_bundle(folder.path(), "a.tar.gz");
+    let zeroes = std::fs::File::create(folder.path().join("run/x.log")).unwrap();
+    zeroes.set_len(257 << 20).unwrap();
+    let packed = std::process::Command::new("tar")
+        .args(["-C", &folder.path().to_string_lossy(), "-czf"])
+        .arg(folder.path().join("b.tar.gz"))
+        .args(["run/events.jsonl", "run/run.json", "run/x.log"])
+        .status();
+    assert!(packed.unwrap().success());
+    let report = read_paths(&[folder.path().join("b.tar.gz")]);
+    let problem = &report.problems[0].problem;
+    assert!(problem.contains("more than 256 MiB"), "{problem}");
+    assert_eq!(report.inputs.lines, 0);
+}
+
 fn read_paths(paths: &[PathBuf]) -> LogReport {
     let (catalogue, filter) = (
         SignatureCatalogue::embedded().unwrap(),

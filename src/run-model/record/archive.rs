@@ -34,7 +34,10 @@ pub enum ArchiveError {
     Entries,
     /// Its files are too large, uncompressed.
     #[error("its files expand to more than {} MiB", EXPANDED_MAX >> 20)]
-    Expanded,
+    Expanded {
+        /// Whether it has a file of a run before that.
+        is_of_run: bool,
+    },
     /// An entry has a name or a type that `tcpxctl bundle` does not write.
     #[error("entry `{name}` is {what}; the bundle was not read")]
     Refused {
@@ -81,7 +84,9 @@ impl Archive {
             }
             let mut bytes = Vec::new();
             let size = entry.by_ref().take(left + 1).read_to_end(&mut bytes)? as u64;
-            left = left.checked_sub(size).ok_or(ArchiveError::Expanded)?;
+            left = left.checked_sub(size).ok_or(ArchiveError::Expanded {
+                is_of_run: archive.is_of_run(),
+            })?;
             if archive.files.contains_key(&name) {
                 return Err(refused(&name, "a duplicate"));
             }
@@ -89,10 +94,16 @@ impl Archive {
         }
         // The checksum of the compressed stream follows the last entry.
         io::copy(&mut tar.into_inner(), &mut io::sink())?;
-        match archive.files.contains_key("run.json") || archive.files.contains_key("events.jsonl") {
+        match archive.is_of_run() {
             true => Ok(archive),
             false => Err(ArchiveError::NoRun),
         }
+    }
+
+    fn is_of_run(&self) -> bool {
+        ["run.json", "events.jsonl"]
+            .iter()
+            .any(|name| self.files.contains_key(*name))
     }
 
     /// The path below the top folder, which the first entry sets.
@@ -220,6 +231,16 @@ mod tests {
             .map(|name| (&**name, FILE, &zeroes[..]))
             .collect();
         check(&entries, "256 MiB");
+        for (first, expected) in [("r/events.jsonl", true), ("r/a.log", false)] {
+            let entries: Vec<(&str, EntryType, &[u8])> = [(first, FILE, &b"{}"[..])]
+                .into_iter()
+                .chain(entries.iter().copied())
+                .collect();
+            let refused = Archive::read(&archive(&entries)[..]);
+            assert!(
+                matches!(refused, Err(ArchiveError::Expanded { is_of_run }) if is_of_run == expected)
+            );
+        }
         let many: Vec<String> = (0..1100).map(|n| format!("r/{n}")).collect();
         let entries: Vec<(&str, EntryType, &[u8])> =
             many.iter().map(|name| (&**name, FILE, &b""[..])).collect();
