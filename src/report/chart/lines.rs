@@ -59,12 +59,9 @@ pub(crate) fn lines(title: &str, unit: &str, axis: TimeAxis, all: &[ChartLine]) 
         let _ = writeln!(svg, "<path class=\"line k{}\" d=\"{path}\"/>", kind % KINDS);
         names.extend(last.map(|(_, y)| (y, kind, &line.name)));
     }
-    // Names are moved down so that they do not overlap.
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut free = 0.0f64;
-    for (y, kind, name) in names {
-        let at = y.max(free);
-        free = at + NAME_GAP;
+    let ends: Vec<f64> = names.iter().map(|(y, ..)| *y).collect();
+    for (at, (_, kind, name)) in heights_of_names(&ends).into_iter().zip(names) {
         let _ = writeln!(
             svg,
             "<path class=\"line k{}\" d=\"M{:.1} {at:.1}h22\"/><text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
@@ -76,4 +73,42 @@ pub(crate) fn lines(title: &str, unit: &str, axis: TimeAxis, all: &[ChartLine]) 
         );
     }
     frame_end(svg)
+}
+
+/// Where the names of lines stand that end at these heights, in order from the top: beside the end, moved down so that
+/// they do not overlap, and up again so that the last one is within the chart.
+fn heights_of_names(ends: &[f64]) -> Vec<f64> {
+    let mut heights = Vec::with_capacity(ends.len());
+    let mut free = 0.0f64;
+    for end in ends {
+        let at = end.max(free);
+        heights.push(at);
+        free = at + NAME_GAP;
+    }
+    let mut most = HEIGHT - NAME_GAP / 2.0;
+    for at in heights.iter_mut().rev() {
+        *at = at.min(most);
+        most = *at - NAME_GAP;
+    }
+    heights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_lines_that_end_at_the_bottom_are_within_the_chart() {
+        let bottom = HEIGHT - 30.0;
+        for count in [1, 2, 4, KINDS] {
+            let heights = heights_of_names(&vec![bottom; count]);
+            assert!(heights.iter().all(|at| at + NAME_GAP / 2.0 <= HEIGHT));
+            assert!(heights.is_sorted_by(|above, below| below - above >= NAME_GAP));
+        }
+        assert_eq!(
+            heights_of_names(&[20.0, 90.0]),
+            [20.0, 90.0],
+            "names with room stay beside their lines"
+        );
+    }
 }
