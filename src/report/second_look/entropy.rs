@@ -32,6 +32,15 @@ pub(super) fn find(line: &str) -> Vec<Found> {
             .count();
         // A path is looked at folder by folder.
         let word = line.get(at..at + length).unwrap_or_default();
+        // A variable whose value was replaced.
+        let is_replaced = word.split_once('=').is_some_and(|(name, value)| {
+            let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+            name.bytes().all(is_of_name) && super::is_replaced(value)
+        });
+        if is_replaced {
+            at += length + 1;
+            continue;
+        }
         let mut from = at;
         // The name of a file has a full stop.
         let is_of_file = line.get(..at).is_some_and(|before| before.ends_with('.'))

@@ -566,6 +566,8 @@ mod tests {
             "docker-3d29f0ffb4fd4406e92eaee687d4525235ae9648ca5f01ab1be47c963920ac88.scope",
             "std::vector 12:30:45 a:b:c fd0 driver 535.129.03, kernel 6.6.93+",
             "the token of a request is not its comm",
+            "ERROR: SECRET: https://hooks.slack.SECRET",
+            "INFO starting with GOOGLE_CLOUD_PROJECT=project0",
         ] {
             assert_eq!(told(text), Vec::<String>::new(), "{text}");
         }

@@ -89,7 +89,11 @@ fn word(line: &str, name: &str, at: usize) -> Option<Range<usize>> {
     let behind = &rest[word.len()..];
     let quoted = behind.trim_start_matches(['\\', '"', '\'']);
     let is_key = quoted.len() < behind.len() && quoted.starts_with(':');
-    let is_cleared_url = word.starts_with("//") && word.ends_with("SECRET");
+    let is_of_url = |byte: u8| byte.is_ascii_lowercase() || b".-/".contains(&byte);
+    let is_cleared_url = word.strip_suffix("SECRET").is_some_and(|kept| {
+        let kept = kept.trim_start_matches("https:");
+        kept.starts_with("//") && kept.bytes().all(is_of_url)
+    });
     let is_doubt = word.len() > 1
         && !is_key
         && !is_cleared_url
