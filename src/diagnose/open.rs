@@ -5,20 +5,13 @@
 use super::evidence::Evidence;
 use super::rank::diagnose;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use tcpx_run_model::event::Event;
 use tcpx_run_model::finding::Finding;
 use tcpx_run_model::ids::Names;
+use tcpx_run_model::live::sampled;
 use tcpx_run_model::record::{RecordError, RunFiles};
 use tcpx_run_model::replay::ReplayError;
-use tcpx_run_model::state::{RunState, WorkerState};
 use tcpx_words::error::NextStep;
-
-/// How long running programs are sampled, and how often.
-const SAMPLE_FOR: Duration = Duration::from_millis(700);
-const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// For how much longer they are sampled at most, if their rates are not known by then.
-const SAMPLE_FOR_MORE: Duration = Duration::from_secs(2);
 
 /// Why there is no evidence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,74 +100,29 @@ pub fn findings_from_files(files: &RunFiles) -> Vec<Finding> {
         .unwrap_or_default()
 }
 
-/// Evidence of programs with a recorder: of running ones sampled for a moment, of those that are
-/// gone as of their last moment. `look` appends new events to the list
-/// that it is given; `names` are the names of the nodes.
+/// Evidence of programs with a recorder, which `look` reads as [`sampled`] says; `names` are the
+/// names of the nodes.
 ///
 /// # Errors
 /// The error of `look`.
 pub fn evidence_from_recorders<E>(
     names: Names,
-    mut look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
+    look: impl FnMut(&mut Vec<Event>) -> Result<(), E>,
 ) -> Result<Evidence, E> {
-    let mut state = RunState {
-        names,
-        ..RunState::default()
-    };
-    // The first look takes freeze-frames, for seconds on a busy machine.
-    let mut first_looked: Option<Instant> = None;
-    loop {
-        let mut events = Vec::new();
-        look(&mut events)?;
-        events.iter().for_each(|event| state.apply(event));
-        let looked = first_looked.get_or_insert_with(Instant::now).elapsed();
-        // Whether a call hangs shows only after the time of a stall.
-        let enough = match may_hang(&state) {
-            true => Duration::from_millis(state.stall_after_ms) + SAMPLE_FOR,
-            false => SAMPLE_FOR,
-        };
-        let mut running = state.workers.values().filter(|worker| !worker.is_gone());
-        let is_enough = looked >= enough && running.all(is_measured);
-        let all_are_gone =
-            !state.workers.is_empty() && state.workers.values().all(WorkerState::is_gone);
-        if all_are_gone || is_enough || looked >= enough + SAMPLE_FOR_MORE {
-            break;
-        }
-        std::thread::sleep(SAMPLE_EVERY);
-    }
-    Ok(Evidence::from_state(&state))
-}
-
-/// Whether its samples are far enough apart for a rate, or it has none. On a busy machine a look may be late.
-fn is_measured(worker: &WorkerState) -> bool {
-    let enough_ms = SAMPLE_FOR.as_millis() as f64 / 2.0;
-    worker.watched_ms().is_none_or(|ms| ms >= enough_ms)
-}
-
-/// Shortest time inside one call after which a process is watched for longer. A healthy call takes less.
-const INSIDE_MS: u64 = 300;
-
-/// Whether a running process has been inside one call for long, but not for as long as a stall.
-fn may_hang(state: &RunState) -> bool {
-    let undecided = |ms: u64| (INSIDE_MS..state.stall_after_ms).contains(&ms);
-    let in_setup = |worker: &WorkerState| {
-        let since_ns = worker.process.as_ref()?.inside_since_ns?;
-        Some((state.now_ms - state.ms(since_ns)) as u64)
-    };
-    let mut running = state.workers.values().filter(|worker| !worker.is_gone());
-    running.any(|worker| {
-        let open = worker.channels.iter().filter(|now| !now.closed);
-        let on_channels = open.map(|now| now.in_call_ms);
-        on_channels.chain(in_setup(worker)).any(undecided)
-    })
+    Ok(Evidence::from_state(&sampled(names, look)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tcpx_recorder::format::{Call, Role};
+    use tcpx_recorder::{Addresses, Opening, Options, Recorder, Slot};
+    use tcpx_run_model::adopt::{Adoptable, adopt};
     use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::event::EventKind;
     use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
+    use tcpx_run_model::state::STALL_AFTER_MS;
 
     /// Evidence of a process of which every look shows a moment so much later than the last.
     fn looked_at(apart_ms: f64) -> Evidence {
@@ -208,5 +156,47 @@ mod tests {
             let rate = evidence.nodes[0].channels[0].polls_per_s();
             assert_eq!(rate.is_some(), is_known, "{apart_ms}: {rate:?}");
         }
+    }
+
+    fn recorder_in(folder: &Path) -> Recorder {
+        Recorder::create_in(folder, &Options::new("adopt")).expect("a recorder")
+    }
+
+    fn slot(recorder: &Recorder, role: Role, comm: usize) -> &Slot {
+        let opening = Opening {
+            role,
+            device: 0,
+            comm,
+            retires_consumed: false,
+            addresses: Addresses::default(),
+        };
+        let key = recorder.open(&opening).expect("a slot");
+        recorder.slot(key).expect("a slot")
+    }
+
+    /// What is found in a run folder that is made of a recorder's file.
+    fn found_in_adopted(folder: &Path, recorder: &Recorder) -> Vec<Finding> {
+        let files = Adoptable {
+            recordings: vec![recorder.path()],
+            ..Adoptable::default()
+        };
+        let plain = |log| Ok((log, false));
+        let (path, _) = adopt(folder, "now", "x", &files, plain).expect("adopted");
+        findings_from_files(&RunFiles::open(&path).expect("a run"))
+    }
+
+    /// One of its comms is inside a call, for which the other one is not tested.
+    #[test]
+    fn what_is_adopted_of_a_program_inside_a_call_tells_that_it_hangs() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let recorder = recorder_in(parent.path());
+        slot(&recorder, Role::Send, 0).post(64, recorder.now_ns());
+        let hangs = slot(&recorder, Role::Send, 1);
+        hangs.post(64, recorder.now_ns());
+        let _never_left = hangs.enter(Call::Isend);
+        // Its channels have stood still for as long as a stall by then.
+        std::thread::sleep(Duration::from_millis(STALL_AFTER_MS));
+        let found = found_in_adopted(parent.path(), &recorder);
+        assert_eq!(found[0].condition, "hang-inside-call", "{found:?}");
     }
 }

@@ -8,7 +8,7 @@
 use crate::counters::sample::Sampler;
 use crate::event::{Event, EventKind};
 use crate::ids::{Names, Who};
-use crate::live::{RecorderFilter, Recorders};
+use crate::live::{self, RecorderFilter, Recorders};
 use crate::record::{
     ADOPTED, FolderError, RunFolder, Unwritten, WorkerFile, is_full, next_step, open_regular,
     worker_file,
@@ -17,14 +17,10 @@ use crate::repeats::Repeat;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use tcpx_recorder::ReadError;
 use tcpx_words::error::NextStep;
 use tcpx_words::units::{file_name, now_us, utc_of_us};
 
-/// How long recordings of running programs are sampled, and how often.
-const SAMPLE_FOR: Duration = Duration::from_millis(700);
-const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Largest log file that is copied.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Folder of the logs in a run folder.
@@ -231,22 +227,23 @@ fn fill(
     Ok(adopted)
 }
 
-/// All events of recordings: of running programs for a moment, of those that are gone as of their
-/// last moment.
+/// All events of recordings: of running programs for as long as it takes to judge them, of those
+/// that are gone as of their last moment.
 fn sampled(paths: &[PathBuf]) -> Result<(Recorders, Vec<Event>), AdoptError> {
     let mut recorders = Recorders::new(RecorderFilter::Files(paths.to_vec()));
-    let (mut events, began) = (Vec::new(), Instant::now());
-    loop {
-        let looked = recorders.look(now_us() * 1000, &mut events);
+    let mut events = Vec::new();
+    if paths.is_empty() {
+        return Ok((recorders, events));
+    }
+    live::sampled(Names::default(), |new| {
+        let looked = recorders.look(now_us() * 1000, new);
         looked.map_err(|source| AdoptError::Recording {
             path: paths.get(recorders.len()).cloned().unwrap_or_default(),
             source,
         })?;
-        if recorders.have_ended() || began.elapsed() >= SAMPLE_FOR {
-            break;
-        }
-        std::thread::sleep(SAMPLE_EVERY);
-    }
+        events.extend(new.iter().cloned());
+        Ok::<_, AdoptError>(())
+    })?;
     events.sort_by(|a, b| a.ms.total_cmp(&b.ms));
     Ok((recorders, events))
 }
