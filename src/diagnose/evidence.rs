@@ -1001,6 +1001,37 @@ impl<'a> Spot<'a> {
         evidence.spots().find(is)
     }
 
+    /// The processes that are at the other end of its connection, or may be: where its address leads to
+    /// none of them, those with a channel of which it is not known where it leads either.
+    pub(crate) fn other_nodes(&self) -> impl Iterator<Item = &'a EvidenceNode> {
+        let known = self.other_end().map(|other| other.node);
+        let this = *self;
+        let may_be = move |node: &&'a EvidenceNode| match known {
+            Some(known) => std::ptr::eq(*node, known),
+            None => this.may_lead_to(node),
+        };
+        self.evidence.nodes.iter().filter(may_be)
+    }
+
+    /// Whether no address tells that none of a process's channels is the other end of its connection.
+    fn may_lead_to(&self, node: &'a EvidenceNode) -> bool {
+        let untold = |from: &ChannelNow, to: &ChannelNow| from.peer.is_none() || to.local.is_none();
+        let is_free = |channel: &'a EvidenceChannel| {
+            let (this, that) = (&self.channel.now, &channel.now);
+            let there = Spot {
+                node,
+                channel,
+                ..*self
+            };
+            that.side != this.side
+                && untold(this, that)
+                && untold(that, this)
+                && there.other_end().is_none()
+        };
+        let are_processes = self.node.subject.pair.is_none() && node.subject.pair.is_none();
+        are_processes && node.subject != self.node.subject && node.channels.iter().any(is_free)
+    }
+
     /// The other channels of its process.
     pub(crate) fn siblings(&self) -> impl Iterator<Item = &'a EvidenceChannel> {
         let this = self.channel;

@@ -167,9 +167,10 @@ fn remedy(entry: &CatalogueEntry, found: &Found, evidence: &Evidence) -> &'stati
 /// A finding that is surer than this rests on what its own end shows.
 const SURE: f64 = 0.9;
 const OTHER_END_UNSEEN: &str = "the other end: it was not inspected, and its part may be the cause";
+const OTHER_END_UNKNOWN: &str = "the other end: no address tells which channel that was inspected it is, and its part may be the cause";
 
-/// Whether a finding about a process is about channels whose other end is not known.
-fn lacks_the_other_end(found: &Found, evidence: &Evidence) -> bool {
+/// What is not known of the other ends of the channels that a finding about a process is about.
+fn of_the_other_end(found: &Found, evidence: &Evidence) -> Option<&'static str> {
     let is_about = |spot: &Spot<'_>| {
         Some(&spot.node.subject) == found.node.as_ref()
             && spot.node.subject.pair.is_none()
@@ -182,11 +183,16 @@ fn lacks_the_other_end(found: &Found, evidence: &Evidence) -> bool {
         .cannot_see
         .iter()
         .any(|what| what.starts_with("the other end"));
-    !is_told
-        && evidence
-            .spots()
-            .filter(is_about)
-            .any(|spot| spot.other_end().is_none())
+    let lacking = |spot: &Spot<'_>| is_about(spot) && spot.other_end().is_none();
+    let lacking: Vec<Spot<'_>> = evidence.spots().filter(lacking).collect();
+    let is_unseen = lacking
+        .iter()
+        .any(|spot| spot.other_nodes().next().is_none());
+    match is_unseen {
+        _ if is_told || lacking.is_empty() => None,
+        true => Some(OTHER_END_UNSEEN),
+        false => Some(OTHER_END_UNKNOWN),
+    }
 }
 
 impl Ranked {
@@ -206,8 +212,9 @@ impl Ranked {
             mut found,
             follows,
         } = self;
-        if found.confidence < SURE && lacks_the_other_end(&found, evidence) {
-            found.cannot_see.push(OTHER_END_UNSEEN.to_owned());
+        if found.confidence < SURE {
+            let unknown = of_the_other_end(&found, evidence);
+            found.cannot_see.extend(unknown.map(str::to_owned));
         }
         let severity = if follows.is_some() {
             Severity::Info

@@ -207,12 +207,8 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
     // A run that is given up ends its workers too, after its stall was declared.
     let given_up_ms = evidence.given_up_ms();
     let was_ended = was_interrupted || given_up_ms.is_some();
-    let is_later = |spot: &Spot<'_>| {
-        spot.other_end()
-            .is_some_and(|other| spot.stood_before(other.node))
-    };
     let by_code = evidence.spots().filter(|spot| {
-        !was_ended && has_lost(*spot) && spot.channel.in_flight() > 0 && !is_later(spot)
+        !was_ended && has_lost(*spot) && spot.channel.in_flight() > 0 && !is_lost_later(*spot)
     });
     let found: Vec<Found> = match is_close_seen(evidence) {
         true => by_code.map(|spot| lost(evidence, spot)).collect(),
@@ -246,7 +242,7 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
         let mut ends = own
             .flat_map(|spot| [Some(spot), spot.other_end()])
             .flatten();
-        ends.any(|spot| is_later(&spot))
+        ends.any(is_lost_later)
     };
     let lines = with_line(evidence, CLOSED)
         .filter(|(node, line)| early(line) && line.severity != Severity::Benign && !of_end(node));
@@ -280,6 +276,23 @@ fn closed(evidence: &Evidence) -> Vec<Found> {
 pub(super) fn has_lost(spot: Spot<'_>) -> bool {
     let calls = &["test", "isend", "irecv"];
     spot.channel.failed_with(calls, SYSTEM_ERROR)
+}
+
+/// Whether it stood still when the program at its other end was ended: a call that failed for that tells of
+/// no cause. Where it is not known which end that is, nothing may tell that the call failed before.
+pub(super) fn is_lost_later(spot: Spot<'_>) -> bool {
+    let is_known = spot.other_end().is_some();
+    spot.other_nodes()
+        .any(|ended| spot.stood_before(ended) && (is_known || !failed_before(spot.node, ended)))
+}
+
+/// Whether a process was over, or its plugin had warned for the last time, long before another one ended.
+fn failed_before(node: &EvidenceNode, ended: &EvidenceNode) -> bool {
+    let said = refusals::last_error_line(node).map(|line| line.last_ms);
+    let last_ms = [said, node.sampled_ms].into_iter().flatten();
+    ended
+        .sampled_ms
+        .is_some_and(|end_ms| last_ms.fold(f64::INFINITY, f64::min) < end_ms - SAME_MOMENT_MS)
 }
 
 /// Whether an end lost its connection because the program of the other one had left: its plugin said
@@ -577,6 +590,83 @@ pub(super) mod cases {
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.4)]);
         crash.nodes[0].inside = Some("closeRecv".into());
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.9)]);
+    }
+
+    /// Recordings without addresses of a sender that was killed inside `isend`, and of its receiver, whose
+    /// connection was closed by that.
+    fn killed_inside_isend() -> Evidence {
+        let mut evidence = pair(
+            channel(Side::Send, [21, 10, 10], 9000),
+            channel(Side::Recv, [32, 16, 16], 9000),
+        );
+        let ends = [
+            how_ended(None, Some(libc::SIGKILL)),
+            how_ended(Some(4), None),
+        ];
+        for (node, how) in evidence.nodes.iter_mut().zip(ends) {
+            node.subject.pair = None;
+            node.sampled_ms = Some(9500.0);
+            node.gone = Some(Gone {
+                how: Some(how),
+                signal: None,
+            });
+        }
+        let [sender, receiver] = &mut evidence.nodes[..] else {
+            return evidence;
+        };
+        sender.gone = sender.gone.take().map(|gone| Gone {
+            signal: Some(libc::SIGKILL),
+            ..gone
+        });
+        sender.channels[0].now.in_call = Some("isend".into());
+        sender.channels[0].watched = Some(Watched {
+            ms: 9000.0,
+            in_one_call: true,
+            ..Watched::default()
+        });
+        receiver.channels[0].now.last_error = Some(("test".into(), SYSTEM_ERROR));
+        receiver.lines = vec![SignatureLines {
+            signature: None,
+            first_ms: 9501.0,
+            last_ms: 9501.0,
+            ..line("", "Net/Strict : Connection closed by remote peer")
+        }];
+        evidence
+    }
+
+    #[test]
+    fn a_connection_that_the_end_of_a_hanging_program_closed_is_no_refusal() {
+        let evidence = killed_inside_isend();
+        let found = crate::diagnose(&evidence);
+        assert_eq!(found[0].condition, "hang-inside-call", "{found:#?}");
+        assert!(
+            found.iter().all(|one| one.condition != "call-refused"),
+            "{found:#?}"
+        );
+        let unseen = found[0].cannot_see.join("; ");
+        assert!(unseen.contains("no address tells"), "{unseen}");
+        assert!(!unseen.contains("not inspected"), "{unseen}");
+
+        let is_refused = |evidence: &Evidence| {
+            let found = crate::diagnose(evidence);
+            found.iter().any(|one| one.condition == "call-refused")
+        };
+        let mut failed_before = evidence.clone();
+        failed_before.nodes[1].lines[0].last_ms = 600.0;
+        assert!(is_refused(&failed_before));
+        let mut over_before = evidence.clone();
+        over_before.nodes[1].sampled_ms = Some(5000.0);
+        assert!(is_refused(&over_before));
+        let mut of_another_transfer = evidence;
+        for (node, port) in of_another_transfer.nodes.iter_mut().zip([4000, 5000]) {
+            let now = &mut node.channels[0].now;
+            let address = Some(format!("10.0.1.25:{port}"));
+            match now.side {
+                Side::Send => now.peer = address,
+                Side::Recv => now.local = address,
+            }
+        }
+        assert!(is_refused(&of_another_transfer));
     }
 
     /// Recordings of both ends of a transfer in which one end stopped posting 9 s before it was killed, and the

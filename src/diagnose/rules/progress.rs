@@ -2,7 +2,7 @@
 //! between the two ends.
 #![forbid(unsafe_code)]
 
-use super::endings::has_lost;
+use super::endings::{has_lost, is_lost_later};
 use super::refusals::shows_no_cause;
 use super::{Found, Rule};
 use crate::catalogue::Condition;
@@ -240,13 +240,7 @@ fn idle_standing(evidence: &Evidence) -> impl Iterator<Item = Spot<'_>> {
     let is_given_up = evidence.given_up_ms().is_some();
     let is_idle = move |spot: &Spot<'_>| {
         let has_failed = spot.channel.now.last_error.is_some();
-        let is_lost_later = || {
-            is_given_up
-                || spot
-                    .other_end()
-                    .is_some_and(|other| spot.stood_before(other.node))
-        };
-        let is_sound = !has_failed || (has_lost(*spot) && is_lost_later());
+        let is_sound = !has_failed || (has_lost(*spot) && (is_given_up || is_lost_later(*spot)));
         spot.stuck_in().is_none() && is_sound && had_cpu(*spot)
     };
     evidence.standing().filter(is_idle)

@@ -59,7 +59,7 @@ pub(super) fn of_code(spot: Spot<'_>) -> Found {
 }
 
 /// A known line that is no error, such as one of a setting, is not why a call failed.
-fn last_error_line(node: &EvidenceNode) -> Option<&SignatureLines> {
+pub(super) fn last_error_line(node: &EvidenceNode) -> Option<&SignatureLines> {
     node.lines.iter().rev().find(|line| match line.signature {
         Some(_) => line.severity < Severity::Warning,
         None => line.severity.is_finding(),
