@@ -117,11 +117,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use tcpx_recorder::format::{Call, Role};
-    use tcpx_recorder::{Addresses, Opening, Options, Recorder, Slot};
+    use tcpx_recorder::{Addresses, EndedHow, Opening, Options, Recorder, Slot, note_life};
     use tcpx_run_model::adopt::{Adoptable, adopt};
     use tcpx_run_model::counters::ChannelNow;
     use tcpx_run_model::event::EventKind;
     use tcpx_run_model::ids::{NodeId, Unit, Who, WorkerId};
+    use tcpx_run_model::live::TESTS_PER_NOTE;
     use tcpx_run_model::state::STALL_AFTER_MS;
 
     /// Evidence of a process of which every look shows a moment so much later than the last.
@@ -174,10 +175,10 @@ mod tests {
         recorder.slot(key).expect("a slot")
     }
 
-    /// What is found in a run folder that is made of a recorder's file.
-    fn found_in_adopted(folder: &Path, recorder: &Recorder) -> Vec<Finding> {
+    /// What is found in a run folder that is made of a recording.
+    fn found_in_adopted(folder: &Path, recording: PathBuf) -> Vec<Finding> {
         let files = Adoptable {
-            recordings: vec![recorder.path()],
+            recordings: vec![recording],
             ..Adoptable::default()
         };
         let plain = |log| Ok((log, false));
@@ -196,7 +197,36 @@ mod tests {
         let _never_left = hangs.enter(Call::Isend);
         // Its channels have stood still for as long as a stall by then.
         std::thread::sleep(Duration::from_millis(STALL_AFTER_MS));
-        let found = found_in_adopted(parent.path(), &recorder);
+        let found = found_in_adopted(parent.path(), recorder.path());
         assert_eq!(found[0].condition, "hang-inside-call", "{found:?}");
+    }
+
+    /// Many of its tests were done after the last one that the recorder noted with its time.
+    #[test]
+    fn tests_that_were_done_are_not_taken_for_tests_of_a_program_that_slept_then() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let recorder = recorder_in(parent.path());
+        let receives = slot(&recorder, Role::Recv, 0);
+        let began_ns = recorder.now_ns();
+        for _ in 0..=TESTS_PER_NOTE {
+            receives.tested();
+            receives.not_done(|| began_ns);
+        }
+        for test in 1..500 {
+            let at_ns = began_ns + test * 1000;
+            let number = receives.post(64, at_ns);
+            receives.tested();
+            receives.finish(number, None, at_ns);
+        }
+        receives.post(64, began_ns + 1_000_000);
+        std::thread::sleep(Duration::from_millis(STALL_AFTER_MS + 100));
+        // A copy ends when the writer was last seen.
+        note_life(&recorder.path(), EndedHow::Unknown).expect("noted");
+        let copy = parent.path().join("copy.tcpxrec");
+        std::fs::copy(recorder.path(), &copy).expect("copied");
+        let found = found_in_adopted(parent.path(), copy);
+        assert_eq!(found[0].condition, "local-loop-starved", "{found:?}");
+        let said = found[0].because.join("; ");
+        assert!(said.contains("tested at most 1 times/s"), "{said}");
     }
 }

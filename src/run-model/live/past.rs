@@ -64,11 +64,13 @@ fn inside_since_the_change(channel: &ChannelSample) -> bool {
 
 /// The least number of tests that had returned at `at_ns`; `None` if tests were not noted.
 fn tests_at(channel: &ChannelSample, at_ns: u64) -> Option<u64> {
+    // Tests that were done are of the last change or before, and tests that fail are not noted either.
+    let unnoted = channel.tests_not_done % TESTS_PER_NOTE;
+    let later = unnoted.saturating_add(failed_tests(channel));
+    let before_the_unnoted = channel.tests.saturating_sub(later);
     let Some(polls) = channel.polls else {
         let is_noted = channel.tests_not_done < TESTS_PER_NOTE;
-        // Tests that fail are not noted either.
-        let later = channel.tests_not_done.saturating_add(failed_tests(channel));
-        return is_noted.then(|| channel.tests.saturating_sub(later));
+        return is_noted.then_some(before_the_unnoted);
     };
     let Polls {
         from_ns,
@@ -79,7 +81,7 @@ fn tests_at(channel: &ChannelSample, at_ns: u64) -> Option<u64> {
     let until_tests = channel.tests.saturating_sub(tests_after);
     let from_tests = until_tests.saturating_sub(tests);
     Some(if until_ns <= at_ns {
-        until_tests
+        until_tests.max(before_the_unnoted)
     } else if from_ns >= at_ns {
         from_tests.saturating_sub(TESTS_PER_NOTE)
     } else {
