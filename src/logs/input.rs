@@ -171,7 +171,7 @@ impl Passed {
 /// The bundle of a run, if the file is one; any other compressed file is a log.
 ///
 /// # Errors
-/// It is the bundle of a run and too large.
+/// The file is the bundle of a run, and expands too far.
 pub(super) fn bundle(path: &Path) -> Result<Option<RunFiles>, FilesError> {
     let is_named = |name: &OsStr| {
         let name = name.to_string_lossy();
@@ -181,10 +181,12 @@ pub(super) fn bundle(path: &Path) -> Result<Option<RunFiles>, FilesError> {
         return Ok(None);
     }
     match RunFiles::open(path) {
-        Err(FilesError::Bundle {
-            path,
-            source: source @ ArchiveError::Expanded { is_of_run: true },
-        }) => Err(FilesError::Bundle { path, source }),
+        Err(
+            error @ FilesError::Bundle {
+                source: ArchiveError::Expanded { is_of_run: true },
+                ..
+            },
+        ) => Err(error),
         opened => Ok(opened.ok()),
     }
 }

@@ -76,20 +76,13 @@ impl<'a> LogReader<'a> {
         for path in input::expand(paths, &mut self.runs, &mut self.problems) {
             let is_asked_for = paths.contains(&path);
             match input::bundle(&path) {
-                Ok(Some(files)) => {
-                    self.bundle(&path, &files);
-                    continue;
-                }
-                Err(error) => {
-                    self.problems.push(problem(&path, error));
-                    continue;
-                }
-                Ok(None) => {}
-            }
-            match input::open(&path) {
                 Err(error) => self.problems.push(problem(&path, error)),
-                Ok(opened) if !is_asked_for && input::is_skipped(&opened.head) => {}
-                Ok(opened) => self.opened(&path.display().to_string(), opened),
+                Ok(Some(files)) => self.bundle(&path, &files),
+                Ok(None) => match input::open(&path) {
+                    Err(error) => self.problems.push(problem(&path, error)),
+                    Ok(opened) if !is_asked_for && input::is_skipped(&opened.head) => {}
+                    Ok(opened) => self.opened(&path.display().to_string(), opened),
+                },
             }
         }
     }

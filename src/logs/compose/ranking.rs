@@ -688,6 +688,10 @@ const DEATHS: [&str; 4] = [
     "ray-memory-kill",
 ];
 
+fn is_death(finding: &SignatureFinding) -> bool {
+    DEATHS.contains(&finding.signature.as_str())
+}
+
 /// The process that a line of Ray says has died: `Worker PID: 71`.
 static DEAD: LazyLock<Regex> =
     LazyLock::new(|| crate::loggers::regex(r"\bWorker PID: (?P<pid>\d+)\b"));
@@ -697,15 +701,14 @@ fn follow_own_loss(findings: &mut [SignatureFinding]) -> bool {
     let number = |of: &Regex, one: &SignatureFinding| {
         Some(of.captures(one.sample.as_bytes())?["pid"].to_vec())
     };
-    let dead = findings.iter().filter_map(|one| {
-        let is_death = DEATHS.contains(&one.signature.as_str());
-        Some((number(&DEAD, one).filter(|_| is_death)?, one.first.clone()))
-    });
-    let dead: Vec<(Vec<u8>, LinePlace)> = dead.collect();
+    let deaths = findings.iter().filter(|one| is_death(one));
+    let dead: Vec<(Vec<u8>, LinePlace)> = deaths
+        .filter_map(|one| Some((number(&DEAD, one)?, one.first.clone())))
+        .collect();
     let is_own = |one: &SignatureFinding| {
         one.role == Role::General
             && one.severity < Severity::Warning
-            && !DEATHS.contains(&one.signature.as_str())
+            && !is_death(one)
             && crate::reasons::is_of_network(&one.sample)
             && number(&PID, one).is_some_and(|pid| {
                 let mut dead = dead.iter();
@@ -716,7 +719,7 @@ fn follow_own_loss(findings: &mut [SignatureFinding]) -> bool {
         return false;
     }
     let deaths = findings.iter_mut();
-    let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    let deaths = deaths.filter(|one| is_death(one));
     deaths.for_each(|one| one.role = Role::Consequence);
     true
 }
@@ -728,12 +731,12 @@ pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
         return;
     }
     let deaths = findings.iter();
-    let deaths = deaths.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    let deaths = deaths.filter(|one| is_death(one));
     let deaths: Vec<LinePlace> = deaths.map(|one| one.first.clone()).collect();
     let mut before = Vec::<(LinePlace, String)>::new();
     for finding in findings.iter_mut() {
         let is_general = finding.role == Role::General && finding.signature != UNKNOWN_WARNING;
-        let is_other = !DEATHS.contains(&finding.signature.as_str());
+        let is_other = !is_death(finding);
         let is_later = deaths.iter().any(|death| is_later(&finding.first, death));
         let is_of_file = deaths.iter().any(|death| death.file == finding.first.file);
         let is_loss = crate::reasons::is_of_network(&finding.sample);
@@ -745,7 +748,7 @@ pub(super) fn follow_deaths(findings: &mut [SignatureFinding]) {
         }
     }
     let death = findings.iter_mut();
-    let death = death.filter(|one| DEATHS.contains(&one.signature.as_str()));
+    let death = death.filter(|one| is_death(one));
     let death = death.min_by(|one, other| one.first.cmp(&other.first));
     let earliest = before.into_iter().min();
     if let Some((death, (_, said))) = death.zip(earliest) {

@@ -339,16 +339,10 @@ impl Compose<'_> {
                 listed.extend(crate::networks::are_of_ethernet(&seen.sample));
             }
             let lines = seen.near_lines().chain([&seen.sample]);
-            ends.extend(
-                lines
-                    .clone()
-                    .filter_map(|line| crate::networks::has_ethernet_gid(line)),
-            );
-            ends.extend(
-                lines
-                    .map(|line| crate::networks::has_no_ethernet_route(line))
-                    .filter(|is_ethernet| *is_ethernet),
-            );
+            for line in lines {
+                ends.extend(crate::networks::has_ethernet_gid(line));
+                ends.extend(crate::networks::has_no_ethernet_route(line).then_some(true));
+            }
         }
         let only = |of: &BTreeSet<bool>| of.first().copied().filter(|_| of.len() == 1);
         // An end of InfiniBand looks like one that has no address.
