@@ -132,7 +132,7 @@ impl MeshArguments {
         if transports.len() < 2 {
             let message = "a mesh needs two nodes or more, and one is named";
             return Err(Failure::new(Outcome::Usage, message)
-                .next("name them all, as in --hosts a3-[0-7]; a file of names is told by a dot or a slash: --hosts ./nodes"));
+                .next("name at least two nodes, as in --hosts a3-[0-7], or give the path of a file with their names: --hosts ./nodes"));
         }
         let rounds = rounds(mesh, transports.len());
         if let Some((node, pairs)) = rounds.iter().find_map(|round| overloaded(round)) {
