@@ -47,9 +47,15 @@ pub(super) struct LastCall {
 pub(super) struct Calls(BTreeMap<(u32, u64), LastCall>);
 
 impl Calls {
-    /// A line of a call of a process.
-    pub(super) fn see(&mut self, speaker: u32, place: Place, message: &[u8]) {
-        if let Some((comm, call)) = of_line(message) {
+    /// A line of a call of a process in a communicator, with the number of the call.
+    pub(super) fn see(
+        &mut self,
+        (speaker, comm): (u32, u64),
+        place: Place,
+        number: u64,
+        message: &[u8],
+    ) {
+        if let Some(call) = of_line(number, message) {
             let last = LastCall {
                 place,
                 call,
@@ -92,23 +98,21 @@ impl Calls {
     }
 }
 
-/// The communicator's address and the call, in `AllReduce: opCount 1f2 sendbuff 0x7f3a80000000 recvbuff 0x7f3a90000000
+/// The call of this number, in `AllReduce: opCount 1f2 sendbuff 0x7f3a80000000 recvbuff 0x7f3a90000000
 /// count 33554432 datatype 9 op 0 root 0 comm 0x55d1c0ffee00 [nranks=16] stream 0x55d1c0ffef00`.
-fn of_line(message: &[u8]) -> Option<(u64, Call)> {
+fn of_line(number: u64, message: &[u8]) -> Option<Call> {
     let front = message.split(|byte| *byte == b':').next()?;
     let name = OF_ALL
         .into_iter()
         .find(|name| front.ends_with(name.as_bytes()))?;
-    let (comm, number) = fields::op_count(message)?;
     let [count, datatype, op, root, ranks] = fields::numbers_behind(
         message,
         [" count ", " datatype ", " op ", " root ", "[nranks="],
     )?;
-    let call = Call {
+    Some(Call {
         number,
         name,
         arguments: [count, datatype, op, root],
         ranks,
-    };
-    Some((comm, call))
+    })
 }

@@ -660,7 +660,9 @@ impl Counter<'_> {
                 if let Some((comm, started)) = fields::op_count(message) {
                     let group = Group::Comm(comm);
                     self.tally.progress(speaker, group, line.place, started);
-                    self.tally.calls.see(speaker, line.place, message);
+                    self.tally
+                        .calls
+                        .see((speaker, comm), line.place, started, message);
                 }
             }
             Some(Fact::InitComplete) => {
