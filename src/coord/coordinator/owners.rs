@@ -2,7 +2,8 @@
 //!
 //! Nodes that are containers or network namespaces of one machine may share `/proc` and `/dev/shm`.
 //! A recorder is then of the node that the user named its process at; without that, of the one whose
-//! network its process uses; and else of the first that told of it. What was decided stays.
+//! network its process uses; and else of the first of the nodes. Which of them tells of it first is
+//! chance, and decides only what another node had not told by then. What was decided stays.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +45,7 @@ impl Owners {
         let mut undecided = std::mem::take(&mut self.undecided);
         undecided.sort_by_key(|one| {
             let is_named = process(one.worker).is_some_and(|process| self.named.contains(&process));
-            (!is_named, !one.is_of_own_network)
+            (!is_named, !one.is_of_own_network, one.worker.node)
         });
         for one in undecided {
             let owner = *self.owned.entry(one.recorder).or_insert(one.worker);
@@ -123,6 +124,18 @@ mod tests {
         assert_eq!(shown(&[], networks), [vec![7], vec![8]]);
         let no_network_tells = [[true; 2]; 2];
         assert_eq!(shown(&[], no_network_tells), [vec![7, 8], vec![]]);
+    }
+
+    #[test]
+    fn a_recorder_that_could_be_of_either_node_is_of_the_first_one() {
+        for order in [[HERE, THERE], [THERE, HERE]] {
+            let mut owners = Owners::default();
+            for node in order {
+                owners.note(node, vec![found(7, true)]);
+            }
+            owners.decide();
+            assert!(owners.is_repeat(seen(THERE, 7)) && !owners.is_repeat(seen(HERE, 7)));
+        }
     }
 
     #[test]

@@ -24,9 +24,8 @@ use tcpx_words::units::now_us;
 /// Most messages handled in one call of `look`.
 const EVENTS_MAX: usize = 10_000;
 
-/// Longest wait until every node has told once what it has: nodes under load answer late, and a
-/// single frame has no second chance.
-const ANSWERED_MAX: Duration = Duration::from_secs(10);
+/// Longest wait until every node has told once what it has.
+const ANSWERED_MAX: Duration = Duration::from_secs(3);
 const ANSWERED_EVERY: Duration = Duration::from_millis(20);
 
 /// Nodes that are watched.
@@ -50,7 +49,7 @@ pub struct Watching {
 
 impl Watching {
     /// Starts an agent on each node and asks for the events of all recorders there. Returns once
-    /// every node has told what it has, or after ten seconds. A recorder that several nodes see is
+    /// every node has told what it has, or after a few seconds. A recorder that several nodes see is
     /// shown at one of them: at that of `named`, if its process is there.
     ///
     /// # Errors
