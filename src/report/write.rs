@@ -53,9 +53,11 @@ fn complete(beside: &Path, path: &Path) -> io::Result<()> {
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {source}; any existing file is unchanged", path.display())]
+#[error("cannot write {}: {source}{}", path.display(), if *is_stream { "" } else { "; any existing file is unchanged" })]
 pub struct WriteError {
     path: PathBuf,
+    /// Whether it is a pipe or a device, of which nothing is unchanged.
+    is_stream: bool,
     #[source]
     source: io::Error,
 }
@@ -74,6 +76,8 @@ impl NextStep for WriteError {
         }
         let limit = tcpx_words::output::limit_to_raise(&self.source);
         let otherwise = match self.source.kind() {
+            // Its reader has ended, mostly because it had enough.
+            io::ErrorKind::BrokenPipe => return None,
             io::ErrorKind::TimedOut => "choose another path",
             _ => "free disk space there, or choose another path",
         };
@@ -82,7 +86,7 @@ impl NextStep for WriteError {
 }
 
 /// Writes a temporary file beside `path`, then renames it to `path`. Mode 0600, because a
-/// report describes someone's machines.
+/// report describes someone's machines. A link stays, and the file that it names is replaced.
 ///
 /// # Errors
 /// The file cannot be written completely. The temporary file is removed then.
@@ -90,16 +94,19 @@ pub fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), WriteError> {
+    let is_stream = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     let failed = |source| WriteError {
         path: path.to_owned(),
+        is_stream,
         source,
     };
-    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+    if is_stream {
         // A pipe or a device is opened and written; renaming a file over it would replace it.
         return tcpx_words::output::open(path)
             .and_then(|mut to| write(&mut to))
             .map_err(failed);
     }
+    let path = &named_by_link(path);
     let name = path
         .file_name()
         .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
@@ -126,6 +133,7 @@ pub fn write_whole(
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     let failed = |source| WriteError {
         path: path.to_owned(),
+        is_stream: false,
         source,
     };
     match std::fs::metadata(path) {
@@ -133,6 +141,7 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
         Ok(meta) if !meta.is_file() => return Ok(()),
         Ok(_) | Err(_) => {}
     }
+    let path = &named_by_link(path);
     let name = path
         .file_name()
         .ok_or_else(|| failed(io::Error::other("the path has no file name")))?;
@@ -140,6 +149,15 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     let made = write_new(&beside, |_| Ok(()));
     let _ = std::fs::remove_file(&beside);
     made.map_err(failed)
+}
+
+/// The file that a link names, which need not be there yet; any other path as it is.
+fn named_by_link(path: &Path) -> PathBuf {
+    let Ok(named) = std::fs::read_link(path) else {
+        return path.to_owned();
+    };
+    let beside = path.parent().unwrap_or(Path::new("")).join(named);
+    std::fs::canonicalize(path).unwrap_or(beside)
 }
 
 /// The name under which a file is written.
@@ -268,6 +286,32 @@ mod tests {
         write_whole(Path::new("/dev/null"), |to| to.write_all(b"x")).expect("written");
         assert!(!std::fs::metadata("/dev/null").expect("there").is_file());
         assert!(write_whole(Path::new("/dev/full"), |to| to.write_all(b"x")).is_err());
+    }
+
+    #[test]
+    fn a_link_stays_and_the_file_that_it_names_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("b")).expect("made");
+        std::fs::write(at("b/old"), "old").expect("written");
+        for (link, named) in [("to-old", "b/old"), ("to-new", "b/new")] {
+            std::os::unix::fs::symlink(named, at(link)).expect("linked");
+            check_writable(&at(link)).expect("writable");
+            write_whole(&at(link), |to| to.write_all(b"new")).expect("written");
+            assert!(at(link).is_symlink());
+            assert_eq!(std::fs::read(at(named)).expect("there"), b"new");
+        }
+        assert_eq!(std::fs::read_dir(at("b")).expect("listed").count(), 2);
+    }
+
+    #[test]
+    fn of_a_pipe_without_a_reader_no_disk_space_is_advised() {
+        let path = Path::new("/dev/full");
+        let broken =
+            |to: &mut dyn Write| to.write_all(b"").and(Err(io::ErrorKind::BrokenPipe.into()));
+        let error = write_whole(path, broken).expect_err("no reader");
+        assert!(!error.to_string().contains("unchanged"), "{error}");
+        assert_eq!(error.next_step(), None);
     }
 
     #[test]
