@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tcpx_coord::{TaskNode, environment};
 use tcpx_node::NodeFacts;
-use tcpx_node::environment::shared_settings_of;
+use tcpx_node::environment::{is_setting, shared_settings_of};
 use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_run_model::ids::shown_names;
 use tcpx_run_model::scenario::{Direction, Resolved, Scenario};
@@ -71,6 +71,8 @@ struct DryRun {
     differences: Vec<String>,
     /// Settings that both ends usually share, and that the scenario sets for one role or one node only.
     chosen_differences: Vec<String>,
+    /// Other settings of the plugin in which the nodes differ, as nodes may.
+    node_differences: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -96,6 +98,8 @@ struct DryRunNode {
     error: Option<String>,
     /// Environment of its worker by its role, `send` or `recv`, beside the node's own.
     env: BTreeMap<String, BTreeMap<String, String>>,
+    /// What the node's own environment sets of what its worker reads, without what `env` replaces.
+    own_env: BTreeMap<String, String>,
 }
 
 /// The role whose variables the worker of the node at this place of a pair gets. With both directions, that is the role
@@ -159,6 +163,12 @@ impl DryRunNode {
             let variables = environment(scenario, facts, side, plugin, *control);
             env.insert(side.to_string(), variables);
         }
+        let is_replaced = |name: &String| env.values().any(|of_role| of_role.contains_key(name));
+        let own = asked.into_iter().flat_map(|asked| &asked.facts.environment);
+        let own_env = own
+            .filter(|(name, _)| !is_replaced(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         let plugin = asked.map(|asked| asked.plugin.clone());
         Self {
             name,
@@ -168,19 +178,16 @@ impl DryRunNode {
                 .and_then(|plugin| plugin.as_ref().err().cloned()),
             plugin: plugin.and_then(Result::ok),
             env,
+            own_env,
         }
     }
 
-    /// The settings of its worker that both ends of a connection share, as far as they are known.
-    fn shared(&self, asked: &Asked<'_>) -> BTreeMap<String, String> {
-        let mut all = asked.facts.environment.clone();
-        all.extend(
-            self.env
-                .values()
-                .flatten()
-                .map(|(name, value)| (name.clone(), value.clone())),
-        );
-        shared_settings_of(all)
+    /// The plugin's settings of its worker, as far as they are known.
+    fn settings(&self) -> BTreeMap<String, String> {
+        let all = self.own_env.iter().chain(self.env.values().flatten());
+        all.filter(|(name, _)| is_setting(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 }
 
@@ -194,12 +201,16 @@ impl DryRun {
             })
             .collect();
         let all = match (&nodes[..], &ends[..]) {
-            ([here, there], [local, peer]) => differences([here, there], [local, peer]),
+            ([here, there], [_, _]) => differences([here, there]),
             _ => BTreeMap::new(),
         };
-        let (chosen, refused): (BTreeMap<_, _>, BTreeMap<_, _>) = all
+        let (chosen, others): (BTreeMap<_, _>, BTreeMap<_, _>) = all
             .into_iter()
             .partition(|(name, _)| point.scenario.env.is_one_sided(name));
+        let shared = shared_settings_of(others.clone());
+        let (refused, of_nodes): (BTreeMap<_, _>, BTreeMap<_, _>) = others
+            .into_iter()
+            .partition(|(name, _)| shared.contains_key(name));
         Self {
             point: point.point.clone(),
             sha256: point.scenario.hash(),
@@ -214,6 +225,7 @@ impl DryRun {
             nodes,
             differences: refused.into_values().collect(),
             chosen_differences: chosen.into_values().collect(),
+            node_differences: of_nodes.into_values().collect(),
         }
     }
 
@@ -245,12 +257,21 @@ impl DryRun {
                     ));
                 }
             }
+            for (variable, value) in &node.own_env {
+                text.push_str(&format!(
+                    "# Environment, {name}, its own : {variable}={}\n",
+                    printable(value)
+                ));
+            }
         }
-        for difference in &self.differences {
-            text.push_str(&format!("# Differs, so a run is refused : {difference}\n"));
-        }
-        for difference in &self.chosen_differences {
-            text.push_str(&format!("# Differs, by the scenario : {difference}\n"));
+        for (why, differences) in [
+            ("so a run is refused", &self.differences),
+            ("by the scenario", &self.chosen_differences),
+            ("as nodes may", &self.node_differences),
+        ] {
+            for difference in differences {
+                text.push_str(&format!("# Differs, {why} : {difference}\n"));
+            }
         }
         for DryRunNode { name, at, .. } in &self.nodes {
             text.push_str(&format!(
@@ -262,9 +283,8 @@ impl DryRun {
 }
 
 /// Settings with different values, as sentences by their names.
-fn differences(nodes: [&DryRunNode; 2], asked: [&Asked<'_>; 2]) -> BTreeMap<String, String> {
-    let [here, there] = nodes;
-    let (ours, theirs) = (here.shared(asked[0]), there.shared(asked[1]));
+fn differences([here, there]: [&DryRunNode; 2]) -> BTreeMap<String, String> {
+    let (ours, theirs) = (here.settings(), there.settings());
     let shown = |value: Option<&String>| {
         value.map_or("not set".to_owned(), |value| {
             format!("`{}`", printable(value))

@@ -85,14 +85,16 @@ const PER_NODE: [&str; 8] = [
     "EXPORTER",
 ];
 
+/// Whether a variable is a setting of a plugin, or of NCCL.
+pub fn is_setting(name: &str) -> bool {
+    name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_")
+}
+
 /// The plugin's settings that both ends of a connection must share: without those of a single
 /// node.
 pub fn shared_settings_of(captured: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut shared = captured;
-    shared.retain(|name, _| {
-        (name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_"))
-            && !PER_NODE.iter().any(|part| name.contains(part))
-    });
+    shared.retain(|name, _| is_setting(name) && !PER_NODE.iter().any(|part| name.contains(part)));
     shared
 }
 

@@ -455,8 +455,38 @@ fn a_dry_run_shows_the_settings_in_which_the_scenario_lets_the_ends_differ() {
         let count = |key: &str| point[key].as_array().unwrap().len();
         assert_eq!(["chosen_differences", "differences"].map(count), [2, 0]);
     }
-    let alike = Tool::run(&["env.NCCL_X=1"]).arg("--dry-run").ends_with(0);
+    let alike = Tool::run(&["env.NCCL_X=1"])
+        .env("NCCL_OF_THE_SHELL", "7")
+        .arg("--dry-run")
+        .ends_with(0);
+    alike.says(&["# Environment, local, its own : NCCL_OF_THE_SHELL=7\n"]);
     assert!(!alike.out.contains("# Differs"), "{alike}");
+}
+
+#[test]
+fn a_dry_run_shows_what_each_node_sets_by_itself() {
+    let tool = [
+        "--peer",
+        "far",
+        "--rsh",
+        "./shell {}",
+        "--dry-run",
+        "--remote-bin",
+    ]
+    .into_iter()
+    .fold(Tool::run(&[]), |tool, one| tool.arg(one));
+    let tool = tool
+        .arg(env!("CARGO_BIN_EXE_tcpxctl"))
+        .env("NCCL_SOCKET_IFNAME", "lo");
+    tool.write_program(
+        "shell",
+        "#!/bin/sh\nexport NCCL_SOCKET_IFNAME=eth9 NCCL_NSOCKS_PERTHREAD=3\nshift\nexec sh -c \"$*\"\n",
+    );
+    tool.ends_with(0).says(&[
+        "# Environment, peer, its own : NCCL_NSOCKS_PERTHREAD=3\n",
+        "# Differs, so a run is refused : NCCL_NSOCKS_PERTHREAD is not set on local and `3` on peer",
+        "# Differs, as nodes may : NCCL_SOCKET_IFNAME is `lo` on local and `eth9` on peer",
+    ]);
 }
 
 #[test]
