@@ -335,7 +335,7 @@ fn a_standstill_that_was_given_up_does_not_recover_because_the_workers_stop() {
 
 #[test]
 fn a_warning_that_the_plugin_went_on_after_is_not_said_to_be_the_cause() {
-    let next_step = |times: &[f64]| {
+    let told = |times: &[f64], exit: Exit| {
         let mut bench = Bench::in_stage("running");
         for at in times {
             let line = LogLine {
@@ -347,14 +347,22 @@ fn a_warning_that_the_plugin_went_on_after_is_not_said_to_be_the_cause() {
             };
             bench.event(*at, End::First, EventKind::PluginLine(line));
         }
-        bench.event(12.0, End::First, EventKind::Exited(exit(1)));
-        bench.pair.conclude(&bench.state).next_step
+        bench.event(12.0, End::First, EventKind::Exited(exit));
+        let outcome = bench.pair.conclude(&bench.state);
+        let is_cause =
+            outcome.next_step.as_deref() == Some("its last WARN line is usually the cause");
+        let why = outcome.reason.unwrap_or_default();
+        (is_cause, why.contains("its last WARN"))
     };
-    let cause = "its last WARN line is usually the cause";
-    assert_eq!(next_step(&[11.9]).as_deref(), Some(cause));
+    assert_eq!(told(&[11.9], exit(1)), (true, true));
     // On several comms.
-    assert_eq!(next_step(&[11.9, 11.901]).as_deref(), Some(cause));
-    assert_ne!(next_step(&[11.0, 11.9]).as_deref(), Some(cause));
+    assert_eq!(told(&[11.9, 11.901], exit(1)), (true, true));
+    assert_eq!(told(&[11.0, 11.9], exit(1)), (false, false));
+    let later = Exit {
+        phase: Phase::Closing,
+        ..exit(1)
+    };
+    assert_eq!(told(&[11.9], later), (false, false));
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub(super) fn death_words(name: &str, exit: &Exit, worker: Option<&WorkerState>)
             exit.phase
         );
     }
-    let warned = last_warning(worker).map(|line| format!("; its last WARN: {}", line.text));
+    let warned = last_warning(exit, worker).map(|line| format!("; its last WARN: {}", line.text));
     let printed = || {
         worker?
             .last_printed()
@@ -135,23 +135,25 @@ pub(super) const AFTER_KILL: &str =
 
 /// What the user can do about the death of a worker.
 pub(super) fn after_death(exit: &Exit, worker: Option<&WorkerState>) -> Option<String> {
-    let next = match (exit.is_from_outside(), last_warning(worker)) {
+    let next = match (exit.is_from_outside(), last_warning(exit, worker)) {
         (true, _) => AFTER_KILL,
-        (false, Some(line)) if !was_survived(line) => "its last WARN line is usually the cause",
-        (false, _) => return None,
+        (false, Some(_)) => "its last WARN line is usually the cause",
+        (false, None) => return None,
     };
     Some(next.to_owned())
 }
 
-/// The plugin's last WARN line.
-fn last_warning(worker: Option<&WorkerState>) -> Option<&KeptLine> {
+/// The plugin's last WARN line that it did not go on after.
+fn last_warning<'a>(exit: &Exit, worker: Option<&'a WorkerState>) -> Option<&'a KeptLine> {
     let warnings = worker?.lines().iter().filter(|line| line.is_warning());
-    warnings.max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))
+    let last = warnings.max_by(|a, b| a.last_ms.total_cmp(&b.last_ms))?;
+    (!was_survived(exit, last)).then_some(last)
 }
 
-/// Whether a plugin went on after a line: it logged the same again later, so the line is not what it died of.
-fn was_survived(line: &KeptLine) -> bool {
-    line.last_ms - line.first_ms >= WENT_ON_MS
+/// Whether a plugin went on after a line, so that it did not die of it: it logged the same again later, or entered
+/// another phase.
+fn was_survived(exit: &Exit, line: &KeptLine) -> bool {
+    line.last_ms - line.first_ms >= WENT_ON_MS || line.phase.is_some_and(|then| then != exit.phase)
 }
 
 /// Names the plugin call that a worker was killed in, if its agent killed it.

@@ -37,10 +37,15 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             found.push(sent(one, exit.signal));
             continue;
         }
+        // What was logged in an earlier phase, the plugin went on after.
+        let is_of_then = |line: &&SignatureLines| {
+            line.last_ms > line.first_ms || line.phase.is_none_or(|then| then == exit.phase)
+        };
         let last_warning = node
             .lines
             .iter()
             .filter(|line| line.severity <= Severity::Warning)
+            .filter(is_of_then)
             .max_by(|a, b| a.last_ms.total_cmp(&b.last_ms));
         // A runtime that ends a process says why on stderr, not in the plugin's log.
         let printed = node
@@ -185,7 +190,15 @@ const CLOSED: &[&str] = &[
     "data-socket-failed",
     "sendmsg-zero",
 ];
+/// What plugins without known lines log of a connection that the other end closed.
+const SAYS_CLOSED: &[&str] = &["closed by remote", "closed by peer", "reset by peer"];
 const SYSTEM_ERROR: i32 = 2;
+
+/// Whether a line that is not in the catalogue says that the other end closed the connection.
+fn says_closed(line: &SignatureLines) -> bool {
+    let text = line.text.to_ascii_lowercase();
+    line.signature.is_none() && SAYS_CLOSED.iter().any(|words| text.contains(words))
+}
 
 /// A connection was closed while requests were in flight and both processes were alive.
 fn closed(evidence: &Evidence) -> Vec<Found> {
@@ -316,7 +329,9 @@ fn is_close_seen(evidence: &Evidence) -> bool {
     // Of a program it is not known whether it was closing: that these lines are benign then is no
     // reason to doubt a call that failed.
     let is_line = |line: &SignatureLines| line.severity != Severity::Benign || line.phase.is_none();
-    let has_line = with_line(evidence, CLOSED).any(|(_, line)| is_line(line));
+    let mut lines = evidence.nodes.iter().flat_map(|node| &node.lines);
+    let has_line =
+        with_line(evidence, CLOSED).any(|(_, line)| is_line(line)) || lines.any(says_closed);
     let at_both = |spot: Spot<'_>| has_lost(spot) && spot.other_end().is_some_and(has_lost);
     let is_closing = |node: &EvidenceNode| {
         let frame = node.frame.as_deref();
@@ -499,6 +514,31 @@ pub(super) mod cases {
         evidence
     }
 
+    #[test]
+    fn what_a_plugin_logged_in_an_earlier_phase_is_not_said_of_its_end() {
+        let because = |logged: Phase| {
+            let mut evidence = plugin_exit();
+            let text = "set up 0, eth1, pci_path (null)";
+            evidence.nodes[1].lines = vec![line("tcpx-pci-path-missing", text)];
+            evidence.nodes[1].lines[0].phase = Some(logged);
+            crate::diagnose(&evidence)[0].because.join("; ")
+        };
+        assert!(!because(Phase::Initialising).contains("pci_path"));
+        assert!(because(Phase::Measuring).contains("pci_path"));
+    }
+
+    #[test]
+    fn a_plugin_s_own_words_of_a_closed_connection_are_no_refusal() {
+        let mut evidence = seen_from_one_end();
+        let left = &mut evidence.nodes[0];
+        left.channels[0].now.last_error = Some(("test".into(), SYSTEM_ERROR));
+        left.lines = vec![line("", "Net/Strict : Connection closed by remote peer")];
+        left.lines[0].signature = None;
+        let found = crate::diagnose(&evidence);
+        assert_eq!(found[0].condition, "connection-lost", "{found:#?}");
+        assert!(found.iter().all(|one| one.condition != "call-refused"));
+    }
+
     /// Its last counters were taken while it was inside `test`, and again when it was gone.
     fn killed_inside_a_call() -> Evidence {
         let mut evidence = plugin_exit();
@@ -639,24 +679,24 @@ pub(super) mod cases {
         let evidence = killed_inside_isend();
         let found = crate::diagnose(&evidence);
         assert_eq!(found[0].condition, "hang-inside-call", "{found:#?}");
-        assert!(
-            found.iter().all(|one| one.condition != "call-refused"),
-            "{found:#?}"
-        );
         let unseen = found[0].cannot_see.join("; ");
         assert!(unseen.contains("no address tells"), "{unseen}");
         assert!(!unseen.contains("not inspected"), "{unseen}");
 
-        let is_refused = |evidence: &Evidence| {
+        let is_told = |evidence: &Evidence| {
             let found = crate::diagnose(evidence);
-            found.iter().any(|one| one.condition == "call-refused")
+            let names = ["call-refused", "connection-lost", "premature-close"];
+            found
+                .iter()
+                .any(|one| names.contains(&one.condition.as_str()))
         };
+        assert!(!is_told(&evidence));
         let mut failed_before = evidence.clone();
         failed_before.nodes[1].lines[0].last_ms = 600.0;
-        assert!(is_refused(&failed_before));
+        assert!(is_told(&failed_before));
         let mut over_before = evidence.clone();
         over_before.nodes[1].sampled_ms = Some(5000.0);
-        assert!(is_refused(&over_before));
+        assert!(is_told(&over_before));
         let mut of_another_transfer = evidence;
         for (node, port) in of_another_transfer.nodes.iter_mut().zip([4000, 5000]) {
             let now = &mut node.channels[0].now;
@@ -666,7 +706,7 @@ pub(super) mod cases {
                 Side::Recv => now.local = address,
             }
         }
-        assert!(is_refused(&of_another_transfer));
+        assert!(is_told(&of_another_transfer));
     }
 
     /// Recordings of both ends of a transfer in which one end stopped posting 9 s before it was killed, and the

@@ -134,7 +134,11 @@ fn hangs(evidence: &Evidence) -> Vec<Found> {
             );
             let found = Found::on(Condition::HangInsideCall, spot, 0.9).and(why);
             let found = found
-                .unseen("when that call was entered: one of 256 tests is recorded with its time");
+                .unseen("when that call was entered: one of 256 tests is recorded with its time")
+                .unseen(format!(
+                    "whether {} was stopped by a signal in it",
+                    spot.node.name()
+                ));
             return Some(with_threads(found, spot.node));
         }
         let so_long = spot.channel.inside_ms() / 1e3;
