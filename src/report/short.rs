@@ -13,6 +13,8 @@ use super::words::Language;
 /// Rows of results in logs: both ends of eight GPUs.
 const PROGRAMS_MAX: usize = 16;
 const LINES_MAX: usize = 60;
+/// Differences with their values; of the others, the names.
+const DIFFERENCES_MAX: usize = 4;
 /// Maximum number of characters of a quoted text.
 const QUOTE_MAX: usize = 220;
 
@@ -228,12 +230,21 @@ fn log(lines: &mut Vec<String>, story: &Story, language: Language) {
 
 fn differences(lines: &mut Vec<String>, story: &Story, language: Language) {
     let mut section = Vec::new();
-    for one in story.differences.iter().take(4) {
+    for one in story.differences.iter().take(DIFFERENCES_MAX) {
         section.push(format!(
             "* {}: {}",
             inline(&one.what),
             differing(story, one)
         ));
+    }
+    let more = story.differences.iter().skip(DIFFERENCES_MAX);
+    let more: Vec<String> = more.map(|one| code(&one.what)).collect();
+    if !more.is_empty() {
+        let (names, more) = (cut(&more.join(", ")), more.len());
+        section.push(match language {
+            Language::English => format!("* {more} more: {names}"),
+            Language::Chinese => format!("* 另有 {more} 项：{names}"),
+        });
     }
     let chinese = match story.nodes.len() {
         0..=2 => "两节点差异",
