@@ -422,7 +422,7 @@ fn text(runs: &[&RunEntry]) -> String {
             rates,
             run.wrong_bytes
                 .map_or("-".to_owned(), |wrong| wrong.to_string()),
-            run.part.clone().or(run.finding.clone()).unwrap_or_default(),
+            what_stands_out(run),
             run.id.clone(),
         ]);
         if !["passed", MEASURED].contains(&run.outcome.as_str()) {
@@ -530,4 +530,19 @@ fn prune(common: &Common, arguments: &PruneArguments) -> Ended {
             Err(Failure::new(Outcome::NotRun, message).in_result())
         }
     }
+}
+
+/// The part of a mesh that is slow, else the worst finding, and whether the record is whole.
+fn what_stands_out(run: &RunEntry) -> String {
+    let mut all: Vec<&str> = run
+        .part
+        .iter()
+        .chain(&run.finding)
+        .map(String::as_str)
+        .take(1)
+        .collect();
+    if run.is_incomplete {
+        all.push("record incomplete");
+    }
+    all.join("; ")
 }

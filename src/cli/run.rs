@@ -272,6 +272,7 @@ fn run_point(
         print(&mesh::excluded(&run, format.into()));
     }
     print_reason(common, &run, show);
+    let path = folder.path().to_owned();
     match folder.finish(&mut run) {
         Ok(path) => {
             show(&format!("# Record : {}\n", path_text(&path)));
@@ -283,11 +284,13 @@ fn run_point(
             }
         }
         // The result is valid, but no later command can show all of it.
-        Err(error) => print_error(
-            common,
-            format!("the record is incomplete: {error}"),
-            error.next_step().as_deref(),
-        ),
+        Err(error) => {
+            if path.is_dir() {
+                show(&format!("# Record : {} (incomplete)\n", path_text(&path)));
+            }
+            let why = format!("the record is incomplete: {error}");
+            print_error(common, why, error.next_step().as_deref());
+        }
     }
     Ok(run)
 }

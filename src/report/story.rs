@@ -21,6 +21,8 @@ use tcpx_words::side::Side;
 
 /// Value of the key `schema`.
 pub(crate) const SCHEMA: &str = "tcpxctl.report/2";
+/// What is missing where the run's folder lacks what the run had.
+pub(crate) const RUN_FILES: &str = "files of the run";
 
 /// Everything that a report shows about one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -723,6 +725,12 @@ impl Story {
     pub(crate) fn stood_still(&self) -> bool {
         let waiting = self.windows.iter().any(|window| window.in_flight() > 0);
         self.axis.stall_ms.is_some() || (waiting && !self.is(Outcome::Passed))
+    }
+
+    /// Whether a part of the record cannot be read, was not written, or is gone.
+    pub(super) fn is_incomplete(&self) -> bool {
+        let mut missing = self.missing.iter();
+        self.state == StoryState::Damaged || missing.any(|one| one.what == RUN_FILES)
     }
 
     /// Records that part of the run folder cannot be read.

@@ -16,7 +16,7 @@ const RATES_MAX: usize = 8;
 pub(super) enum Tone {
     /// The run passed.
     Good,
-    /// The run passed with a warning.
+    /// The run passed with a warning, or without a whole record.
     Warned,
     /// The run did not pass, missed a gate, or moved wrong bytes.
     Bad,
@@ -34,7 +34,9 @@ pub(super) struct RunVerdict {
 }
 
 pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
+    let is_incomplete = story.is_incomplete();
     let word = match (&story.outcome, story.state) {
+        (Some(Outcome::Passed), _) if is_incomplete => "PASSED, RECORD INCOMPLETE".to_owned(),
         (Some(outcome), _) => outcome.to_string().to_uppercase(),
         _ if is_examination(story) => "EXAMINED".to_owned(),
         (None, StoryState::Damaged) => "DAMAGED".to_owned(),
@@ -52,7 +54,7 @@ pub(super) fn verdict(story: &Story, language: Language) -> RunVerdict {
         .any(|finding| finding.severity == Severity::Warning);
     let tone = match story.outcome {
         Some(Outcome::Passed) if !story.unmet.is_empty() || story.wrong_bytes() > 0 => Tone::Bad,
-        Some(Outcome::Passed) if warned => Tone::Warned,
+        Some(Outcome::Passed) if warned || is_incomplete => Tone::Warned,
         Some(Outcome::Passed) => Tone::Good,
         Some(_) => Tone::Bad,
         None if story.state == StoryState::Adopted

@@ -77,6 +77,7 @@ impl Language {
     pub(super) fn outcome(self, word: &str) -> String {
         let chinese = match (self, word) {
             (Self::Chinese, "PASSED") => "通过",
+            (Self::Chinese, "PASSED, RECORD INCOMPLETE") => "通过，记录不完整",
             (Self::Chinese, "FAILED") => "失败",
             (Self::Chinese, "USAGE") => "用法错误",
             (Self::Chinese, "NOT-RUN") => "未能运行",

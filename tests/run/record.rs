@@ -225,6 +225,12 @@ fn on_a_full_disk_the_results_are_printed_and_the_run_is_no_success() {
             "the record is incomplete",
             "No space left on device",
         ]);
+        // Without an inode, there is no folder.
+        assert_eq!(
+            ended.said().contains("# Record : "),
+            inodes != "1",
+            "{ended}"
+        );
         is_not_told_as_killed(ended.folder());
     }
     let dies = Tool::run(&[
@@ -283,7 +289,7 @@ fn told_later(size: &str) {
     let told = |arguments: &[&str], code| {
         Tool::new(&[arguments, &[run.to_str().unwrap()]].concat()).ends_with(code)
     };
-    told(&["report", "--short"], 0).says(&["PASSED", "could not write"]);
+    told(&["report", "--short"], 0).says(&["PASSED, RECORD INCOMPLETE", "could not write"]);
     told(&["diagnose"], 3).says(&["could not write", unwritten]);
     let view = ["watch", "--once", "--size", "200x30"];
     told(&view, 0).says(&[
@@ -293,7 +299,7 @@ fn told_later(size: &str) {
     assert!(!run.join(".room").exists());
     Tool::new(&["history", "--reports", kept.to_str().unwrap()])
         .ends_with(0)
-        .says(&["passed"]);
+        .says(&["passed", "record incomplete"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod series;
 pub(super) use lines::{catalogue, harness};
 
 use super::questions;
-use super::story::{SCHEMA, Story, StoryState};
+use super::story::{RUN_FILES, SCHEMA, Story, StoryState};
 use events::Events;
 use serde_json::Value;
 use tcpx_run_model::finding::Finding;
@@ -47,8 +47,7 @@ pub fn gather(files: &RunFiles, judge: Judge) -> Story {
     }
     if let Some(record) = &record {
         let lost = record::lost(files, record, events.state.now_ms);
-        lost.iter()
-            .for_each(|what| story.lacks("files of the run", what));
+        lost.iter().for_each(|what| story.lacks(RUN_FILES, what));
     }
     // A record of an unknown version is not diagnosed: its events may mean something else.
     if record.is_none() && story.state != StoryState::OtherVersion {

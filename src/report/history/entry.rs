@@ -37,6 +37,9 @@ pub struct RunEntry {
     /// Exit code of `tcpxctl run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
+    /// Whether the run could not write a part of its record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_incomplete: bool,
     /// The median rate of each direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<DirectionRate>,
@@ -156,6 +159,7 @@ impl RunEntry {
             scenario: printable(&brief.scenario),
             outcome: brief.outcome.to_string(),
             exit_code: brief.exit_code,
+            is_incomplete: brief.is_incomplete,
             all_gb_per_s: brief.all_gb_per_s.filter(|_| brief.transfers.len() > 1),
             rates: measured.map(rate).collect(),
             wrong_bytes: Some(

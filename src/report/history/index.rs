@@ -20,8 +20,8 @@ const INDEX: &str = ".history.json";
 /// Why something in the place of the index is neither read nor written.
 const NO_FILE: &str = "it is no regular file";
 /// Earlier versions are not used: 1 lists runs of `tcpxctl.run/2` as damaged, 2 has no wrong bytes
-/// of runs that verified nothing, 3 has no rate of all directions.
-const VERSION: u32 = 4;
+/// of runs that verified nothing, 3 has no rate of all directions, 4 does not tell incomplete records.
+const VERSION: u32 = 5;
 /// Maximum runs of a folder.
 const RUNS_MAX: usize = 1_000_000;
 /// Maximum threads that read records.

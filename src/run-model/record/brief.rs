@@ -21,6 +21,8 @@ pub struct RunBrief {
     pub outcome: Outcome,
     /// Exit code of the command.
     pub exit_code: Option<u8>,
+    /// Whether the run could not write a part of its record.
+    pub is_incomplete: bool,
     /// Transfers, one per direction.
     pub transfers: Vec<BriefTransfer>,
     /// Rate of all transfers over the interval that they measured in together, if there is one.
@@ -52,6 +54,8 @@ struct Record {
     outcome: Outcome,
     #[serde(default)]
     exit_code: Option<u8>,
+    #[serde(default)]
+    unwritten: Option<serde::de::IgnoredAny>,
     scenario: Named,
     #[serde(default)]
     nodes: Vec<Named>,
@@ -187,6 +191,7 @@ impl RunBrief {
             scenario: record.scenario.name,
             outcome: record.outcome,
             exit_code: record.exit_code,
+            is_incomplete: record.unwritten.is_some(),
             transfers: record.transfers.into_iter().map(transfer).collect(),
             all_gb_per_s: record.sums.map(|sums| sums.gb_per_s),
             mesh: record

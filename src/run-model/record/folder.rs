@@ -330,6 +330,11 @@ impl RunFolder {
         self.note("scenario.toml", written);
     }
 
+    /// Where the run is recorded, unless the folder was removed.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes `run.json`, also if other files failed; then it names them, and a record of success has the exit code of an incomplete one.
     ///
     /// # Errors
