@@ -235,6 +235,7 @@ impl Compose<'_> {
         // What NCCL chose for other nodes, or a plugin that is only there, moves nothing where no other node takes part.
         let verdict = match proof {
             _ if one_host.is_some() || is_within => "within-node",
+            Some(Proof::Up | Proof::Chosen) if self.is_one_rank() && !is_cut => "within-node",
             Some(Proof::Up) if may_stay && self.is_of_one_node() => "unknown",
             Some(Proof::Up | Proof::Chosen) if self.tally.has_node_nvlink => "other",
             _ => verdict,
@@ -279,6 +280,11 @@ impl Compose<'_> {
     fn has_one_rank(&self) -> bool {
         let most = self.tally.most_ranks;
         most.or_else(|| self.tally.fronts.one_node().comm_ranks()) == Some(1)
+    }
+
+    /// Whether one process has all communicators of the log, and each has one rank: no data leaves its GPU.
+    fn is_one_rank(&self) -> bool {
+        self.tally.most_ranks == Some(1) && self.processes().1 == 1
     }
 
     /// Lines of peer access or shared memory in a log of one host, where no line names a network.
