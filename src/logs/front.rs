@@ -47,9 +47,16 @@ const UCX_MAX: usize = 32;
 static CTEST: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?m)^ *\d+/\d+ Test +#\d+: |^ +Start +\d+: |% tests passed, \d+ tests? failed out of ")
 });
-/// Words of libfabric where it has the provider of EFA, and what NCCL's plugin selects.
-const OF_EFA: [&[u8]; 2] = [b"provider: efa", b"FI_PROTO_EFA"];
+/// Words of libfabric and of its plugin where the provider is that of EFA, and providers that NCCL's plugin selects.
+const OF_EFA: [&[u8]; 5] = [
+    b"provider: efa",
+    b"FI_PROTO_EFA",
+    b"fi_addr_efa:",
+    b"reachable by EFA device",
+    b"Setting provider_filter to efa",
+];
 const EFA: &[u8] = b"efa";
+const CXI: &[u8] = b"cxi";
 static SELECTED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\b[Ss]elected [Pp]rovider is (?P<provider>[a-z]+)"));
 /// A program's own calls of libibverbs.
@@ -565,9 +572,12 @@ pub(super) struct Fronts {
     is_of_ctest: bool,
     /// Processes of UCX that log what they do.
     of_ucx: BTreeSet<(Vec<u8>, Vec<u8>)>,
-    /// Whether libfabric has the provider of EFA, and whether NCCL's plugin selects another one.
+    /// Whether libfabric has the provider of EFA or of Slingshot, and whether NCCL's plugin selects another one.
     has_efa: bool,
+    has_cxi: bool,
     has_other_provider: bool,
+    /// Whether the RDMA devices that NCCL lists one by one are of Ethernet.
+    of_ethernet: BTreeSet<bool>,
 }
 
 /// What is asked for.
@@ -598,10 +608,14 @@ impl Fronts {
         let has = |word: &&[u8]| memchr::memmem::find(front, word).is_some();
         self.has_efa |= OF_EFA.iter().any(has);
         for found in SELECTED.captures_iter(front) {
-            let is_efa = &found["provider"] == EFA;
-            self.has_efa |= is_efa;
-            self.has_other_provider |= !is_efa;
+            match &found["provider"] {
+                EFA => self.has_efa = true,
+                CXI => self.has_cxi = true,
+                _ => self.has_other_provider = true,
+            }
         }
+        self.of_ethernet
+            .extend(crate::networks::listed_of_ethernet(front));
         if has(&&b" UCX  "[..]) {
             let processes = OF_UCX.captures_iter(front);
             self.add_ucx(processes.map(|one| (one["host"].to_vec(), one["pid"].to_vec())));
@@ -743,7 +757,9 @@ impl Fronts {
         self.has_gpus_over_pcie |= other.has_gpus_over_pcie;
         self.is_of_ctest |= other.is_of_ctest;
         self.has_efa |= other.has_efa;
+        self.has_cxi |= other.has_cxi;
         self.has_other_provider |= other.has_other_provider;
+        self.of_ethernet.extend(other.of_ethernet);
         self.add_ucx(other.of_ucx);
         self.is_of_one_process |= other.is_of_one_process;
         self.has_gib_scripts |= other.has_gib_scripts;
@@ -776,9 +792,18 @@ impl Fronts {
         self.is_of_ctest
     }
 
-    /// Whether libfabric's provider is that of EFA.
-    pub(super) fn has_efa(&self) -> bool {
-        self.has_efa && !self.has_other_provider
+    /// The fabric behind libfabric, where its lines name the provider of one.
+    pub(super) fn fabric(&self) -> Option<&'static str> {
+        match (self.has_efa, self.has_cxi, self.has_other_provider) {
+            (true, false, false) => Some("EFA"),
+            (false, true, false) => Some("Slingshot"),
+            _ => None,
+        }
+    }
+
+    /// Whether the RDMA devices that NCCL lists one by one are of Ethernet.
+    pub(super) fn of_ethernet(&self) -> &BTreeSet<bool> {
+        &self.of_ethernet
     }
 
     /// Whether a command, an environment or a program counts several nodes.
@@ -1071,11 +1096,19 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_of_a_plugin_is_that_of_efa() {
-        assert!(fronts("Selected provider is efa, fabric is efa\n").has_efa());
-        assert!(fronts("provider: efa\n    fabric: efa\n").has_efa());
+    fn the_provider_of_a_plugin_names_its_fabric() {
+        let check = |log: &str, expected: Option<&str>| {
+            assert_eq!(fronts(log).fabric(), expected, "{log}");
+        };
+        check("Selected provider is efa, fabric is efa\n", Some("EFA"));
+        check("provider: efa\n    fabric: efa\n", Some("EFA"));
+        check("My EFA addr: fi_addr_efa://[fe80::1]:0:7\n", Some("EFA"));
+        check(
+            "NET/OFI Selected Provider is cxi (found 2 nics)\n",
+            Some("Slingshot"),
+        );
         let other = "provider: efa\nNET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)\n";
-        assert!(!fronts(other).has_efa());
+        check(other, None);
     }
 
     #[test]

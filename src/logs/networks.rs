@@ -135,6 +135,17 @@ pub(super) fn are_of_ethernet(line: &[u8]) -> impl Iterator<Item = bool> {
         .map(|layer| &layer["layer"] == b"RoCE")
 }
 
+/// The same of lines on one device each: `NET/IB: [2] mlx5_2:uverbs2:1/RoCE provider=Mlx5`.
+pub(super) fn listed_of_ethernet(text: &[u8]) -> impl Iterator<Item = bool> {
+    let has = memchr::memmem::find(text, b"NET/IB: [").is_some();
+    let lines = has.then(|| LISTED.captures_iter(text));
+    let layers = lines.into_iter().flatten();
+    layers.map(|found| &found["layer"] == b"RoCE")
+}
+
+static LISTED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"NET/IB: \[\d+\] [\w.-]+:[\w.-]+:\d+/(?P<layer>RoCE|IB)\b"));
+
 static LINK_LAYERS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"\[\d+\] ?[\w.-]+:\d+/(?P<layer>RoCE|IB)\b"));
 

@@ -165,16 +165,18 @@ impl Compose<'_> {
         };
         let kinds: BTreeSet<&'static str> = named.keys().map(|name| kind(name)).collect();
         let is_gib = named.keys().all(|name| name.eq_ignore_ascii_case(GIB));
-        let over = match kinds.first() {
-            Some(&"ib") if is_gib => " over RoCE",
-            Some(&"ib") => match self.is_over_ethernet() {
-                Some(true) => " over RoCE",
-                Some(false) => " over InfiniBand",
-                None => "",
-            },
-            Some(&"ofi") if self.tally.fronts.has_efa() => " over EFA",
-            _ => "",
+        let fabric = match kinds.first() {
+            Some(&"ib") if is_gib => Some("RoCE"),
+            Some(&"ib") => self
+                .is_over_ethernet()
+                .map(|is_ethernet| match is_ethernet {
+                    true => "RoCE",
+                    false => "InfiniBand",
+                }),
+            Some(&"ofi") => self.tally.fronts.fabric(),
+            _ => None,
         };
+        let over = fabric.map_or(String::new(), |fabric| format!(" over {fabric}"));
         let libraries = self.library_networks();
         let (verdict, because) = match (kinds.len(), kinds.first()) {
             (1, Some(kind)) => (*kind, format!("{says} {}{over}", list(named.keys()))),
@@ -339,7 +341,8 @@ impl Compose<'_> {
     fn is_over_ethernet(&self) -> Option<bool> {
         let name = |number: u32| Some(&self.catalogue.signatures.get(number as usize)?.name);
         let seen = self.tally.seen.iter();
-        let (mut listed, mut ends) = (BTreeSet::new(), BTreeSet::new());
+        let mut listed = self.tally.fronts.of_ethernet().clone();
+        let mut ends = BTreeSet::new();
         for ((number, _), seen) in seen {
             if name(*number).is_some_and(|name| name == super::NICS_USED) {
                 listed.extend(crate::networks::are_of_ethernet(&seen.sample));
