@@ -1,6 +1,7 @@
 //! Warnings that a job got over: a plugin that did not come up before another network did, or a plugin that was asked
 //! for and is not there. They are told, as info, where nothing else is a finding: the job may be slower than it should be.
-//! Where a plugin failed and channels between nodes are of sockets, it is slower, and that is a warning.
+//! Where a plugin failed and channels between nodes are of sockets, or a job of several nodes asked for the plugin and
+//! NCCL chose sockets, it is slower, and that is a warning.
 #![forbid(unsafe_code)]
 
 use super::Compose;
@@ -19,6 +20,8 @@ use std::sync::LazyLock;
 const WARN: &str = " NCCL WARN ";
 /// The signature of plugins that failed in words of their own.
 const PLUGIN_FAILED: &str = "net-plugin-failed";
+/// NCCL's line on a plugin that a variable names.
+const PLUGIN_NAMED: &str = "nccl-plugin-name-set";
 
 /// NCCL's line on a host without InfiniBand, and what asks for it all the same.
 const IB_ABSENT: &str = "nccl-ib-no-device";
@@ -64,7 +67,7 @@ impl Compose<'_> {
         told.sort_by_key(|one| (one.first.file.clone(), one.first.line));
         let networks = self.networks();
         // A channel of a network is one between nodes.
-        let is_slower = self.uses("socket");
+        let is_slower = self.uses("socket") || self.lacks_asked_plugin();
         let chosen = networks.into_iter();
         let chosen = chosen.filter(|(_, _, proof)| *proof >= Proof::Chosen);
         let chosen: BTreeSet<String> = chosen.map(|(_, name, _)| super::shown(name)).collect();
@@ -201,6 +204,20 @@ impl Compose<'_> {
         let used = networks.filter(|(_, _, proof)| *proof == Proof::Used);
         let kinds: BTreeSet<&str> = used.map(|(_, name, _)| kind(&super::shown(name))).collect();
         kinds.len() == 1 && kinds.contains(of)
+    }
+
+    /// Whether a job of several nodes asks for a plugin of NCCL, and NCCL chose sockets.
+    fn lacks_asked_plugin(&self) -> bool {
+        let networks = self.networks();
+        let is_socket =
+            |name: &[u8], proof| proof == Proof::Chosen && kind(&super::shown(name)) == "socket";
+        let is_asked = self.any_seen(&[PLUGIN_NAMED.to_owned()])
+            || self.tally.fronts.expects_efa(|name| self.set_value(name));
+        let is_slower = !networks.is_empty()
+            && networks
+                .iter()
+                .all(|(_, name, proof)| is_socket(name, *proof));
+        is_asked && is_slower && self.is_of_several_nodes()
     }
 
     /// Whether a communicator is of several nodes, or processes of NCCL are of several hosts.
