@@ -125,6 +125,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "try a newer release of NCCL; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1, one at a time, tell which part it is",
     },
     Reason {
+        words: "does not loop back to start|error : ring * does not contain rank",
+        cause: "the ranks did not compute the same rings: the nodes differ in topology, in the release of NCCL or in its variables, or a node shows fewer GPUs or NICs than the others",
+        next: "compare `nvidia-smi topo -m`, the release of NCCL and the variables NCCL_* of all nodes; NCCL_DEBUG_SUBSYS=GRAPH prints the graphs that each rank found: look for the node whose differ",
+    },
+    Reason {
         words: "xml import channel : dev |xml import channel: dev ",
         cause: "the file of NCCL_GRAPH_FILE names a GPU or a NIC that this process does not have: it was written on another kind of machine, or for more GPUs than this one shows",
         next: "unset NCCL_GRAPH_FILE, or write a new file with NCCL_GRAPH_DUMP_FILE on this kind of machine with the same GPUs",

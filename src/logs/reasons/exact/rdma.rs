@@ -65,6 +65,11 @@ pub(super) const WORDINGS: &[Reason] = &[
         next: "start the containers with --ipc=host or with one shared IPC namespace, or take shm out of UCC_TLS and sm out of UCX_TLS",
     },
     Reason {
+        words: "rocm_ipc*failed to|cuda_ipc*failed to|ze_ipc*failed to",
+        cause: "UCX cannot share the memory of a GPU with another process of the node: the memory is not of an allocator that it can export, or the container or the driver does not allow it; a large message then has no way",
+        next: "take rocm_ipc, cuda_ipc or ze_ipc out of UCX_TLS (`UCX_TLS=^rocm_ipc`) to see whether it is that; compare the releases of UCX and of ROCm or CUDA",
+    },
+    Reason {
         words: "failed to open ipc mem handle",
         cause: "a process cannot open the memory of another process's GPU: it has no current context of CUDA then (201), does not see that GPU, or the two are in containers that do not share it",
         next: "call cudaSetDevice before the library is used; let all processes of the host see all GPUs; take cuda out of UCC_TLS, or cuda_ipc out of UCX_TLS, to see whether it is that",
