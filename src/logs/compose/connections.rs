@@ -53,6 +53,19 @@ const OF_ONE_LINK: [(&str, &str); 5] = [
     (" virbr", "veth"),
 ];
 
+/// Failures of connecting, and of calls of NCCL's sockets of which no line tells more.
+const OF_CONNECTING: [&str; 4] = [
+    "socket-propagated",
+    "socket-connect-failed",
+    "socket-connect-gave-up",
+    "socket-call-connect-failed",
+];
+/// The interface of a process, where its address is one of Docker's bridge.
+static ON_BRIDGE: LazyLock<Regex> =
+    LazyLock::new(|| crate::loggers::regex(r"\bthis node uses [\w.-]+:172\.17\.\d+\.\d+"));
+const OWN_BRIDGE: &str = "NCCL uses an interface on Docker's bridge (172.17.*), whose addresses only this host reaches: ranks of other hosts cannot connect to it";
+const LEAVE_BRIDGE: &str = "start the container with --network=host, or give it the hosts' network, and set NCCL_SOCKET_IFNAME to the interface that all nodes share";
+
 /// Puts the causes first that fit the addresses of a failed connection, and drops those that fit other errors.
 pub(super) fn tell_of_addresses(findings: &mut [SignatureFinding]) {
     let of_sockets = |one: &&mut SignatureFinding| one.signature.starts_with("socket-connect-");
@@ -140,6 +153,22 @@ impl Compose<'_> {
         for finding in findings.iter_mut().filter(is_it) {
             finding.causes.insert(0, OWN_ADDRESS.to_owned());
             finding.next_step = Some(USE_OTHER_INTERFACE.to_owned());
+        }
+    }
+
+    /// Names the bridge of Docker where a process has its address there, and calls of its sockets failed: the ranks of
+    /// other hosts do not reach it.
+    pub(super) fn tell_of_bridge(&self, findings: &mut [SignatureFinding]) {
+        if self.one_host().is_some() || self.is_of_one_node() {
+            return;
+        }
+        let is_it = |one: &&mut SignatureFinding| {
+            OF_CONNECTING.contains(&one.signature.as_str())
+                && ON_BRIDGE.is_match(one.meaning.as_bytes())
+        };
+        for finding in findings.iter_mut().filter(is_it) {
+            finding.causes.insert(0, OWN_BRIDGE.to_owned());
+            finding.next_step = Some(LEAVE_BRIDGE.to_owned());
         }
     }
 

@@ -382,6 +382,7 @@ impl Compose<'_> {
         connections::tell_of_one_host(&mut report.findings);
         connections::tell_of_addresses(&mut report.findings);
         self.tell_of_own_address(&mut report.findings);
+        self.tell_of_bridge(&mut report.findings);
         self.tell_of_pairs(&mut report.findings);
         self.tell_of_refusals(report);
         self.tell_of_loopback(&mut report.findings);
