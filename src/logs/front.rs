@@ -316,6 +316,9 @@ const LIBRARIES: [(&str, &[&str]); 46] = [
             "(mca_btl_vader_put_cma",
             "(mca_btl_vader_get_xpmem",
             "(mca_btl_vader_put_xpmem",
+            // Memory of a GPU that another process of the host is to map.
+            "The call to cuIpcOpenMemHandle failed",
+            "The call to cuIpcGetMemHandle failed",
         ],
     ),
     (UCX_WITHIN, &["cuda_ipc_md.c:", "uct_cuda_ipc_"]),
