@@ -848,6 +848,9 @@ struct LogTransport {
     /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node`, `asked-for`
     /// (no line tells, but a command or an environment asks for one), or `unknown`.
     verdict: String,
+    /// The network below `ib` or `ofi`, where lines tell it: `RoCE`, `InfiniBand`, `EFA`, `Slingshot`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fabric: Option<String>,
     because: String,
     /// Networks by name, with their processes.
     named: BTreeMap<String, Vec<String>>,

@@ -117,6 +117,9 @@ pub struct Transport {
     /// `tcpx`, `tcpxo`, `socket`, `fastsocket`, `ib`, `ofi`, `other`, `mixed`, `within-node` (peer access or shared
     /// memory), `asked-for` (no line tells, but a command or an environment asks for one), or `unknown`.
     pub verdict: &'static str,
+    /// The network below `ib` or `ofi`, where lines tell it: `RoCE`, `InfiniBand`, `EFA`, `Slingshot`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<&'static str>,
     /// The reason for the verdict, in one sentence.
     pub because: String,
     /// Names of networks, each with the processes that use it.
@@ -136,9 +139,13 @@ impl Transport {
     /// What moves the data, in a few words: what other libraries use, where nothing tells it of NCCL, and what is asked for.
     pub fn headline(&self) -> String {
         let asked = format!("asked for: {}", self.asked.join(", "));
-        let own = match self.verdict {
-            "asked-for" => asked.as_str(),
-            other => other,
+        let over = self
+            .fabric
+            .map(|fabric| format!("{} over {fabric}", self.verdict));
+        let own = match (self.verdict, &over) {
+            ("asked-for", _) => asked.as_str(),
+            (_, Some(over)) => over.as_str(),
+            (other, None) => other,
         };
         match self.libraries.as_slice() {
             [_, ..] if ["unknown", "asked-for"].contains(&self.verdict) => {

@@ -1544,6 +1544,21 @@ fn the_json_names_the_networks_of_libraries_as_the_summary_does() {
 }
 
 #[test]
+fn the_network_below_the_verbs_is_part_of_the_verdict() {
+    let check = |log: &str, headline: &str| {
+        let transport = report_of(&[("x.log", log)]).transport;
+        assert_eq!(transport.headline(), headline, "{}", transport.because);
+    };
+    let list =
+        "node-a:71:88 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.1.25<0>\n";
+    let channel = "node-a:71:88 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0\n";
+    check(&format!("{list}{channel}"), "ib over RoCE");
+    check(channel, "ib");
+    let socket = "node-a:71:88 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n";
+    check(&format!("{list}{socket}"), "socket");
+}
+
+#[test]
 fn a_library_and_what_is_asked_for_are_named_where_no_line_tells_of_a_network() {
     let transport = |log: &str| report_of(&[("x.log", log)]).transport;
     let ucx = "[1795162444.385141] [node-a:71:0]          select.c:630  UCX  ERROR   no active messages transport to <no debug data>: self/memory - Destination is unreachable\n";

@@ -269,6 +269,7 @@ impl Compose<'_> {
         };
         Transport {
             verdict,
+            fabric: fabric.filter(|_| ["ib", "ofi"].contains(&verdict)),
             because,
             named,
             versions,
