@@ -98,6 +98,10 @@ struct Place {
     unsets: bool,
     /// Whether the next word is the command: a word such as `then` was before it.
     begins: bool,
+    /// Whether the name of a function was read, whose body follows.
+    names_function: bool,
+    /// The `{` that are open, and whether each is the body of a function: who calls it is not known.
+    groups: Vec<bool>,
 }
 
 impl Place {
@@ -114,13 +118,25 @@ impl Place {
             Before::Command => self.is_chained = false,
             Before::Condition => self.is_chained = true,
         }
+        let is_body = word == "{" && std::mem::take(&mut self.names_function);
         match word {
+            "{" => {
+                self.depth += usize::from(is_body);
+                self.groups.push(is_body);
+                self.begins = true;
+            }
+            "}" => {
+                let was_body = self.groups.pop().unwrap_or(false);
+                self.depth = self.depth.saturating_sub(usize::from(was_body));
+            }
+            "function" => self.names_function = true,
+            _ if word.strip_suffix('(').is_some_and(is_name) => self.names_function = true,
             "if" | "while" | "until" | "for" | "case" | "select" => {
                 self.depth += 1;
                 self.begins = !matches!(word, "for" | "case" | "select");
             }
             "fi" | "done" | "esac" => self.depth = self.depth.saturating_sub(1),
-            "then" | "do" | "else" | "elif" | "!" | "{" => self.begins = true,
+            "then" | "do" | "else" | "elif" | "!" => self.begins = true,
             "unset" => self.unsets = true,
             _ => {}
         }
@@ -196,6 +212,8 @@ struct Words<'a> {
     /// What is before the last word.
     before: Before,
     has_begun: bool,
+    /// The ends of the here-documents that begin on the next line, and whether each may be indented by tabs.
+    documents: Vec<(String, bool)>,
 }
 
 /// What separates a word from the one before it.
@@ -215,6 +233,7 @@ impl<'a> Words<'a> {
             line: 1,
             before: Before::Command,
             has_begun: false,
+            documents: Vec::new(),
         }
     }
 
@@ -273,9 +292,52 @@ impl<'a> Words<'a> {
                 self.take();
                 Before::Condition
             }
+            Some('<') if is_twice => {
+                self.take();
+                self.here_document();
+                self.before
+            }
             Some('<' | '>') => self.before,
             _ => Before::Command,
         };
+    }
+
+    /// Takes the word that ends the here-document of a `<<`. Behind `<<<` is a text instead.
+    fn here_document(&mut self) {
+        let is_indented = match self.rest.peek() {
+            Some('<') => {
+                self.take();
+                return;
+            }
+            Some('-') => self.take().is_some(),
+            _ => false,
+        };
+        while self.rest.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+        let mut end = String::new();
+        let ends = |c: &char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '<' | '>' | ')');
+        while let Some(c) = self.rest.next_if(|c| !ends(c)) {
+            end.extend(Some(c).filter(|c| !matches!(c, '\'' | '"' | '\\')));
+        }
+        self.documents.push((end, is_indented));
+    }
+
+    /// Takes the here-documents that begin on this line.
+    fn skip_documents(&mut self) {
+        for (end, is_indented) in std::mem::take(&mut self.documents) {
+            while self.rest.peek().is_some() {
+                let mut line = String::new();
+                while let Some(c) = self.take().filter(|c| *c != '\n') {
+                    line.push(c);
+                }
+                let text = match is_indented {
+                    true => line.trim_start_matches('\t'),
+                    false => line.as_str(),
+                };
+                if text == end {
+                    break;
+                }
+            }
+        }
     }
 
     fn take(&mut self) -> Option<char> {
@@ -303,6 +365,7 @@ impl<'a> Words<'a> {
                 }
                 '\n' => {
                     self.take();
+                    self.skip_documents();
                     // A command may go on in the line behind `&&`.
                     if self.before == Before::Space {
                         self.before = Before::Command;
@@ -385,6 +448,7 @@ fn reference(
                 None => Err(format!("`${{{inner}}}` is not understood")),
             };
         }
+        Some('\'') => return Err("`$'...'` is not understood".to_owned()),
         _ => {}
     }
     while let Some(c) = rest.next_if(|c| c.is_ascii_alphanumeric() || *c == '_') {
@@ -459,6 +523,19 @@ mod tests {
     }
 
     #[test]
+    fn here_documents_set_nothing_and_functions_set_on_a_condition() {
+        let check = |script: &str, expected: &str| assert_eq!(said(script), expected, "{script}");
+        check("cat <<EOF >x\nA=1\nEOF\nB=2", "4 B=2");
+        check("cat <<-'E' | tee y\nA=1\n\tE\nB=2", "4 B=2");
+        check("x <<A; y << B\nC=1\nA\nD=1\nB\nE=2", "6 E=2");
+        check("A=1 x <<<B=2\nC=3", "1 A=1\n1 B=2\n2 C=3");
+        check("x <<EOF\nA=1", "");
+        check("f() {\nA=1\n}\nB=2", "2 A?=1\n4 B=2");
+        check("function f {\n{ A=1; }\n}\n{ B=2; }", "2 A?=1\n4 B=2");
+        check("A=$'x\\n'", "1 A=(`$'...'` is not understood)");
+    }
+
+    #[test]
     fn conditions_defaults_arithmetic_and_unset_are_told_apart() {
         let check = |script: &str, expected: &str| assert_eq!(said(script), expected, "{script}");
         check("A=$((64*1024))", "1 A=(arithmetic is not computed)");
@@ -486,7 +563,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_script_is_read_to_its_end(script in "[A=$(){}'\"`\\\\ \n#;:-]{0,60}") {
+        fn any_script_is_read_to_its_end(script in "[A=$(){}'\"`\\\\ \n#;:<-]{0,60}") {
             let lines = script.lines().count();
             for one in assignments(&script, |_| None) {
                 prop_assert!(one.line >= 1 && one.line <= lines.max(1));
