@@ -265,8 +265,12 @@ impl NextStep for BootstrapError {
             Cause::OtherVersion { .. } => "install the same tcpxctl on both nodes".to_owned(),
             Cause::DifferentConfig(differences) => {
                 let keys = differences.0.iter().map(|difference| &*difference.key);
-                let keys: Vec<&str> = keys.take(KEYS_IN_STEP_MAX).collect();
-                format!("make {} the same on both nodes", keys.join(", "))
+                let named: Vec<&str> = keys.take(KEYS_IN_STEP_MAX).collect();
+                let more = match differences.0.len() - named.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("make {}{more} the same on both nodes", named.join(", "))
             }
             Cause::Garbage { .. } => {
                 format!("check what else listens on {address}, or choose another --bootstrap-port")

@@ -289,6 +289,10 @@ pub(crate) fn keep_map(path: &Path, outlet: &Outlet) -> Result<(), WriteError> {
     let Some(map) = outlet.map() else {
         return Ok(());
     };
+    if path.starts_with("/dev") {
+        say("# Map : none, as the output is no file: the real names are in the run's folder\n");
+        return Ok(());
+    }
     write_whole(path, |to| {
         serde_json::to_writer_pretty(to, map).map_err(Into::into)
     })?;

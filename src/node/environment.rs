@@ -9,6 +9,8 @@ use std::ffi::OsString;
 
 const PREFIXES: [&str; 4] = ["NCCL_", "TCPX", "UCCL_", "CUDA_"];
 const NAMES: [&str; 1] = ["LD_LIBRARY_PATH"];
+/// What a copied agent is started with, which no user sets.
+const OWN: &str = "TCPXCTL_BOOT";
 /// Most variables that are kept; no real environment has as many.
 const VARIABLES_MAX: usize = 512;
 
@@ -103,7 +105,9 @@ pub(crate) fn is_allowed(name: &str) -> bool {
     let plain = name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    plain && (NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    plain
+        && name != OWN
+        && (NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 #[cfg(test)]

@@ -78,7 +78,10 @@ impl NextStep for WriteError {
         let otherwise = match self.source.kind() {
             // Its reader has ended, mostly because it had enough.
             io::ErrorKind::BrokenPipe => return None,
-            io::ErrorKind::TimedOut => "choose another path",
+            io::ErrorKind::TimedOut
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory => "choose another path",
             _ => "free disk space there, or choose another path",
         };
         Some(limit.unwrap_or(otherwise).into())

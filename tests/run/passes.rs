@@ -464,29 +464,31 @@ fn a_dry_run_shows_the_settings_in_which_the_scenario_lets_the_ends_differ() {
 }
 
 #[test]
-fn a_dry_run_shows_what_each_node_sets_by_itself() {
-    let tool = [
-        "--peer",
-        "far",
-        "--rsh",
-        "./shell {}",
-        "--dry-run",
-        "--remote-bin",
-    ]
-    .into_iter()
-    .fold(Tool::run(&[]), |tool, one| tool.arg(one));
-    let tool = tool
-        .arg(env!("CARGO_BIN_EXE_tcpxctl"))
-        .env("NCCL_SOCKET_IFNAME", "lo");
-    tool.write_program(
-        "shell",
-        "#!/bin/sh\nexport NCCL_SOCKET_IFNAME=eth9 NCCL_NSOCKS_PERTHREAD=3\nshift\nexec sh -c \"$*\"\n",
-    );
-    tool.ends_with(0).says(&[
+fn a_dry_run_and_a_report_show_what_each_node_sets_by_itself() {
+    let shell = "#!/bin/sh\nexport NCCL_SOCKET_IFNAME=eth9 NCCL_NSOCKS_PERTHREAD=3\nshift\nexec sh -c \"$*\"\n";
+    let peer = ["--peer", "far", "--rsh", "./shell {}", "--remote-bin"];
+    let tool = || {
+        let tool = peer
+            .into_iter()
+            .fold(Tool::run(&[]), |tool, one| tool.arg(one))
+            .arg(env!("CARGO_BIN_EXE_tcpxctl"))
+            .env("NCCL_SOCKET_IFNAME", "lo");
+        tool.write_program("shell", shell);
+        tool
+    };
+    tool().arg("--dry-run").ends_with(0).says(&[
         "# Environment, peer, its own : NCCL_NSOCKS_PERTHREAD=3\n",
         "# Differs, so a run is refused : NCCL_NSOCKS_PERTHREAD is not set on local and `3` on peer",
         "# Differs, as nodes may : NCCL_SOCKET_IFNAME is `lo` on local and `eth9` on peer",
     ]);
+    let refused = tool().ends_with(3);
+    let run = refused.run_folders()[0].to_owned();
+    Tool::new(&["report", "--short", run.to_str().unwrap()])
+        .ends_with(0)
+        .says(&[
+            "* NCCL_NSOCKS_PERTHREAD: not set / 3\n",
+            "* NCCL_SOCKET_IFNAME: lo / eth9\n",
+        ]);
 }
 
 #[test]

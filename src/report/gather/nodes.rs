@@ -330,13 +330,14 @@ fn differences(story: &Story) -> Vec<NodeDifference> {
             fact(&node.facts).or_else(|| of_workers(id, &|worker| fact(&worker.facts)))
         });
     }
-    let names: BTreeSet<&String> = story
-        .workers()
-        .flat_map(|(_, worker)| worker.env.keys())
-        .collect();
+    // What a run sets for a worker replaces what its node sets.
+    let of_nodes = story.nodes.iter().flat_map(|node| node.env.keys());
+    let of_all = of_nodes.chain(story.workers().flat_map(|(_, worker)| worker.env.keys()));
+    let names: BTreeSet<&String> = of_all.collect();
     for name in names {
-        compare(name, &|id, _| {
-            of_workers(id, &|worker| worker.env.get(name).cloned())
+        compare(name, &|id, node| {
+            let set = of_workers(id, &|worker| worker.env.get(name).cloned());
+            set.or_else(|| node.env.get(name).cloned())
         });
     }
     found
