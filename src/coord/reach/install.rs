@@ -65,7 +65,7 @@ const LINE: &str = concat!(
     "if good; then say have; else say need; ",
     "find \"$d\" -name \".up-*\" -mmin +60 -exec rm -f {} + 2>/dev/null; ",
     "e=$(mktemp \"$d/.up-XXXXXX\" 2>&1) || fail write $e; t=$e; trap away 0; ",
-    "exec 4<&0 5>\"$t.p\"; still() { n=0; s=; while sleep 1; h=$(cat \"$t.p\"); kill -0 $h; do ",
+    "exec 4<&0 5>\"$t.p\"; still() { n=0; s=; while sleep 1; g=$(cat \"$t.p\") && h=$g; kill -0 $h; do ",
     "z=$(wc -c <\"$t\"); [ \"$z\" = \"$s\" ] && n=$((n+1)) || n=0; s=$z; [ $n -lt 25 ] || kill $h; done; }; ",
     "(exec >/dev/null 2>&1 4<&- 5>&-; still &); ",
     "e=$(head -c @SIZE <&4 2>&1 >\"$t\" & jobs -p >&5; wait); exec 4<&- 5>&-; rm -f \"$t.p\"; ",
