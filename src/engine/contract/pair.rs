@@ -26,6 +26,24 @@ use std::time::Duration;
 
 /// How long `connect` of a version whose calls block runs before `accept` is called.
 const HEAD_START: Duration = Duration::from_millis(100);
+/// How long it may take until it is known to have begun.
+const START_MOST: Duration = Duration::from_secs(2);
+/// CPU time after which a thread is far beyond the first steps of its `connect`.
+const BEGUN_NS: u64 = 5_000_000;
+
+/// Whether a thread of this process that has nothing to do but a call is inside it: it sleeps, by the state behind its
+/// name in `stat`, or has run for long, by `schedstat`.
+fn has_begun(thread: rustix::thread::Pid) -> bool {
+    let of_thread = |file: &str| {
+        let path = format!("/proc/self/task/{}/{file}", thread.as_raw_nonzero());
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    let (stat, ran) = (of_thread("stat"), of_thread("schedstat"));
+    let state = stat.rsplit_once(") ").map(|(_, behind)| behind);
+    let ran_ns = ran.split(' ').next().and_then(|text| text.parse().ok());
+    state.is_some_and(|state| state.starts_with(['S', 'D']))
+        || ran_ns.is_some_and(|ns: u64| ns >= BEGUN_NS)
+}
 
 /// One request and the message it carries.
 #[derive(Debug, Clone, Copy)]
@@ -101,9 +119,20 @@ impl<'a> Pair<'a> {
         }
         let (net, device, connecting) = (self.net, self.device, &mut self.connecting);
         let listen = self.listen.as_mut().ok_or_else(|| closed("listener"))?;
+        let (begins, begun) = std::sync::mpsc::channel();
         let (send, recv) = std::thread::scope(|scope| {
-            let send = scope.spawn(move || net.connect(device, connecting));
+            let send = scope.spawn(move || {
+                let _ = begins.send(rustix::thread::gettid());
+                net.connect(device, connecting)
+            });
+            let thread = begun.recv_timeout(PATIENCE).ok();
             let returned = within(HEAD_START, || Ok(send.is_finished().then_some(())));
+            // On a busy machine it may not have run yet.
+            let waits = || {
+                let has_begun = thread.is_none_or(has_begun) || send.is_finished();
+                Ok(has_begun.then_some(()))
+            };
+            within(START_MOST, waits)?;
             let join = || {
                 let panicked = |_| Shortfall::Broken("connect panicked".into());
                 Checked::Ok(send.join().map_err(panicked)??)
