@@ -785,7 +785,8 @@ fn connecting(header: &Header, now_ns: u64) -> Option<ConnectingFacts> {
 }
 
 /// The call of a running process that belongs to no channel and has not returned for a while, and since when,
-/// by the process's own clock. A call on a listener counts from when it was seen first.
+/// by the process's own clock. A call on a listener counts from when it was seen first. Of a process that is gone, the
+/// call on a listener in which it ended.
 fn inside(
     snapshot: &Snapshot,
     calls: &CallWatch,
@@ -799,12 +800,16 @@ fn inside(
         .channels
         .iter()
         .filter(|one| one.role == Role::Listen);
+    let mut in_calls = listeners.clone().filter_map(|one| one.in_call);
+    if is_gone {
+        return in_calls.next().map(|one| (one.call, now_ns));
+    }
     let on_listeners = listeners.filter_map(|one| Some((one.in_call?.call, calls.since_ns(one)?)));
     let is_long = |(_, since_ns): &(Call, u64)| now_ns.saturating_sub(*since_ns) >= INSIDE_LONG_NS;
     in_setup
         .into_iter()
         .chain(on_listeners)
-        .filter(|one| !is_gone && is_long(one))
+        .filter(is_long)
         .min_by_key(|(_, since_ns)| *since_ns)
 }
 
