@@ -547,18 +547,20 @@ impl KnownLines {
                 Meaning::UnknownWarning => (None, LineSeverity::Warning),
                 Meaning::Nothing => continue,
             };
-            if let Some(same) = lines
-                .iter_mut()
-                .find(|one| one.signature.as_ref() == signature)
-            {
-                same.count = same.count.saturating_add(line.count);
+            let text = quoted(&line.text);
+            // Lines without a signature are the same only if they say the same.
+            let is_same = |one: &&mut SignatureLines| {
+                one.signature.as_ref() == signature && (signature.is_some() || one.text == text)
+            };
+            if let Some(same) = lines.iter_mut().find(is_same) {
+                same.count = same.count.saturating_add(line.times());
                 same.last_ms = same.last_ms.max(line.last_ms);
             } else if lines.len() < LINES_MAX {
                 lines.push(SignatureLines {
                     signature: signature.cloned(),
                     severity,
-                    text: quoted(&line.text),
-                    count: line.count,
+                    text,
+                    count: line.times(),
                     first_ms: line.first_ms,
                     last_ms: line.last_ms,
                     phase: line.phase,

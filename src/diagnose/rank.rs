@@ -4,11 +4,16 @@
 
 use super::catalogue::{CatalogueEntry, Condition};
 use super::evidence::{Evidence, Spot};
-use super::rules::{FAMILIES, Found, LAST_RESORT};
+use super::rules::{FAMILIES, Found, KILLED_LATER, LAST_RESORT};
 use super::transfers::Transfers;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use tcpx_run_model::finding::{Finding, Severity};
+
+/// Whether it is the end of a program of which something stood still before: that explains no stall.
+fn is_after_a_stall(found: &Found) -> bool {
+    found.condition == Condition::ProcessKilled && found.confidence <= KILLED_LATER
+}
 
 /// Most facts of one finding.
 const FACTS_MAX: usize = 6;
@@ -25,6 +30,7 @@ pub fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut ranked = ranked(merged(found), &transfers);
     let is_explained = ranked
         .iter()
+        .filter(|one| !is_after_a_stall(&one.found))
         .any(|one| one.severity() == Severity::Error && one.follows.is_none());
     if !is_explained {
         let stalled = merged(LAST_RESORT(evidence));

@@ -371,6 +371,9 @@ fn is_lossy(node: &EvidenceNode, path: &PathUse) -> bool {
     path.lost() >= RETRANSMITS_MIN && share(at_least, path) > limit
 }
 
+/// A larger share of lost segments is why a run did not end in time: TCP then moves a small part of what it could.
+const LOST_IS_WHY: f64 = 0.05;
+
 fn resent(node: &EvidenceNode, path: &PathUse) -> String {
     format!(
         "{}: {} of {} segments on {} -> {} were retransmitted",
@@ -386,13 +389,21 @@ fn retransmitted(evidence: &Evidence) -> Vec<Found> {
     if !has_ended(evidence) {
         return Vec::new();
     }
+    // Nothing failed but that the time was over.
+    let is_late = evidence.outcome == Some(Outcome::Failed)
+        && evidence.nodes.iter().all(super::refusals::shows_no_cause);
     let found = evidence.nodes.iter().flat_map(|node| {
         let lossy = paths(node)
             .filter(|path| is_lossy(node, path))
             .take(PATHS_MAX);
         lossy.map(|path| {
             let fact = resent(node, path);
-            Found::at(Condition::SegmentsRetransmitted, node, 0.8, fact)
+            let share = path.lost() as f64 / path.segments.max(1) as f64;
+            let condition = match is_late && share >= LOST_IS_WHY {
+                true => Condition::NetworkLoss,
+                false => Condition::SegmentsRetransmitted,
+            };
+            Found::at(condition, node, 0.8, fact)
         })
     });
     found.collect()
@@ -489,6 +500,19 @@ mod tests {
     use super::*;
     use crate::diagnose;
     use tcpx_run_model::finding::Finding;
+
+    #[test]
+    fn a_path_that_lost_much_is_why_a_run_did_not_end_in_time() {
+        let first = |outcome, retransmits| {
+            let mut evidence =
+                super::cases::run(&[("eth1", [9000.0, 20_000.0], 23_000, retransmits)]);
+            evidence.outcome = Some(outcome);
+            diagnose(&evidence).remove(0).condition
+        };
+        assert_eq!(first(Outcome::Failed, 2500), "network-loss");
+        assert_eq!(first(Outcome::Failed, 124), "segments-retransmitted");
+        assert_eq!(first(Outcome::Passed, 2500), "segments-retransmitted");
+    }
 
     #[test]
     fn rails_of_a_healthy_run_on_two_busy_cores_are_not_told_apart() {

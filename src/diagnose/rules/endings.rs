@@ -38,8 +38,9 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             continue;
         }
         // What was logged in an earlier phase, the plugin went on after.
-        let is_of_then = |line: &&SignatureLines| {
-            line.last_ms > line.first_ms || line.phase.is_none_or(|then| then == exit.phase)
+        let is_of_then = |line: &&SignatureLines| match node.phase {
+            Some(last) if last == exit.phase => line.last_ms >= node.phase_ms,
+            _ => line.phase.is_none_or(|then| then == exit.phase),
         };
         let last_warning = node
             .lines
@@ -86,6 +87,9 @@ fn sent(found: Found, signal: Option<i32>) -> Found {
     }
 }
 
+/// How likely a signal is the cause of what stood still before.
+pub(crate) const KILLED_LATER: f64 = 0.45;
+
 /// A recorded program that a signal ended. If everything in flight at it, or at the other ends of its
 /// channels, stood still by then, the stall is the finding, and a likely reason for the signal. A
 /// program with nothing in flight may be asked to end.
@@ -105,7 +109,14 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let busy: Vec<Spot<'_>> = ends.flatten().filter(is_busy).collect();
         let stood = busy.iter().filter(|spot| spot.stood_before(node)).count();
         let is_stall = stood > 0 && stood == busy.len();
-        if is_stall || (is_idle && asks_to_end(signal)) {
+        // Without addresses, no end is known to be the other one of a channel that stood still.
+        let others_stood = || {
+            let others = evidence.spots().filter(|spot| spot.other_end().is_none());
+            others
+                .filter(is_busy)
+                .any(|spot| spot.node.gone.is_some() && spot.stood_before(node))
+        };
+        if is_stall || (is_idle && (asks_to_end(signal) || others_stood())) {
             continue;
         }
         let mut in_calls = node
@@ -116,7 +127,11 @@ fn recorded_died(evidence: &Evidence) -> Vec<Found> {
         let inside_call = inside.map_or_else(String::new, |call| format!(", inside {call}"));
         let fact = left(node) + &inside_call;
         // A channel that stood before the signal has a cause of its own, which is told first.
-        let of_kill = if is_idle || stood > 0 { 0.6 } else { 0.9 };
+        let of_kill = match (is_idle, stood > 0 || others_stood()) {
+            (_, true) => KILLED_LATER,
+            (true, false) => 0.6,
+            (false, false) => 0.9,
+        };
         let of_crash = if is_idle { 0.4 } else { 0.5 };
         found.push(match (is_sent(signal), inside) {
             (true, _) => sent(
@@ -516,15 +531,26 @@ pub(super) mod cases {
 
     #[test]
     fn what_a_plugin_logged_in_an_earlier_phase_is_not_said_of_its_end() {
-        let because = |logged: Phase| {
+        let quotes = |first_ms: f64, last_ms: f64| {
             let mut evidence = plugin_exit();
+            let node = &mut evidence.nodes[1];
+            (node.phase, node.phase_ms) = (Some(Phase::Measuring), 600.0);
             let text = "set up 0, eth1, pci_path (null)";
-            evidence.nodes[1].lines = vec![line("tcpx-pci-path-missing", text)];
-            evidence.nodes[1].lines[0].phase = Some(logged);
-            crate::diagnose(&evidence)[0].because.join("; ")
+            node.lines = vec![line("tcpx-pci-path-missing", text)];
+            (node.lines[0].first_ms, node.lines[0].last_ms) = (first_ms, last_ms);
+            let because = crate::diagnose(&evidence)[0].because.join("; ");
+            because.contains("pci_path")
         };
-        assert!(!because(Phase::Initialising).contains("pci_path"));
-        assert!(because(Phase::Measuring).contains("pci_path"));
+        // Of each of its devices.
+        assert!(!quotes(10.0, 11.0));
+        assert!(quotes(610.0, 611.0) && quotes(10.0, 611.0));
+        let mut of_no_phase = plugin_exit();
+        let node = &mut of_no_phase.nodes[1];
+        node.phase = None;
+        node.lines = vec![line("tcpx-pci-path-missing", "set up 0")];
+        node.lines[0].phase = Some(Phase::Initialising);
+        let because = crate::diagnose(&of_no_phase)[0].because.join("; ");
+        assert!(!because.contains("set up"), "{because}");
     }
 
     #[test]
@@ -609,7 +635,7 @@ pub(super) mod cases {
             let mut one_stood = recorded(signal, 60_000);
             let moved = channel(Side::Recv, [44, 28, 28], 10);
             one_stood.nodes[0].channels.push(moved);
-            assert_eq!(found(&one_stood), [(Condition::ProcessKilled, 0.6)]);
+            assert_eq!(found(&one_stood), [(Condition::ProcessKilled, 0.45)]);
         }
         let mut crash = recorded(libc::SIGSEGV, 10);
         assert_eq!(found(&crash), [(Condition::PluginCrash, 0.5)]);

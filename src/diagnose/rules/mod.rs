@@ -39,6 +39,7 @@ pub(super) const FAMILIES: &[&[Rule]] = &[
 
 /// Asked when no other rule found an error: reports a stall that is declared or seen.
 pub(super) const LAST_RESORT: Rule = progress::unexplained;
+pub(super) use endings::KILLED_LATER;
 
 #[cfg(test)]
 pub(crate) use progress::cases::drained_in_different_order as wait_cycle;

@@ -45,6 +45,15 @@ pub struct KeptLine {
 }
 
 impl KeptLine {
+    /// Times that it was logged, as far as is known: of many lines from one place, not each is passed on, but each
+    /// has its number.
+    pub fn times(&self) -> u64 {
+        match self.source {
+            LineSource::Plugin { count, .. } if self.count > 1 => self.count.max(count),
+            _ => self.count,
+        }
+    }
+
     /// Whether the plugin logged it as a warning.
     pub fn is_warning(&self) -> bool {
         matches!(
