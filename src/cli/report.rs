@@ -289,7 +289,7 @@ pub(crate) fn keep_map(path: &Path, outlet: &Outlet) -> Result<(), WriteError> {
     let Some(map) = outlet.map() else {
         return Ok(());
     };
-    if path.starts_with("/dev") {
+    if path.starts_with("/dev") || path.starts_with("/proc") {
         say("# Map : none, as the output is no file: the real names are in the run's folder\n");
         return Ok(());
     }

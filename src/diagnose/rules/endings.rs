@@ -54,9 +54,9 @@ fn died(evidence: &Evidence) -> Vec<Found> {
             .as_ref()
             .filter(|text| last_warning.is_none_or(|line| line.text != **text));
         found.push(match (last_warning, printed) {
-            (None, None) => {
-                one.unseen("why: its plugin logged no warning and its process printed nothing")
-            }
+            (None, None) => one.unseen(
+                "why: its plugin logged no warning in that phase and its process printed nothing",
+            ),
             (line, None) => one.and_line(line),
             (line, Some(text)) => one.and_line(line).and(format!(
                 "the last line that it printed, apart from stack frames: {text}"

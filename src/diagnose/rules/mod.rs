@@ -155,12 +155,16 @@ impl Found {
     }
 }
 
+/// So many lines from one place are all passed on.
+const PASSED_ON: u64 = 20;
+
 /// A line of the plugin's log, quoted as a fact.
 fn said(line: &SignatureLines) -> String {
-    let times = if line.count > 1 {
-        format!(" (logged {} times)", line.count)
-    } else {
-        String::new()
+    let times = match line.count {
+        0 | 1 => String::new(),
+        // Of more lines from one place, only some are passed on.
+        count if count > PASSED_ON => format!(" (logged at least {count} times)"),
+        count => format!(" (logged {count} times)"),
     };
     format!("the plugin said: {}{times}", line.text)
 }

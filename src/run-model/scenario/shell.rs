@@ -107,9 +107,13 @@ struct Place {
 impl Place {
     /// Goes on to a word. Returns whether it is a command, or a word of the shell such as `then`.
     fn enter(&mut self, word: &str, before: Before) -> bool {
+        let is_body = self.names_function && word == "{";
         if let Before::Space = before
             && !self.begins
+            && !is_body
         {
+            // `name ()`.
+            self.names_function |= word == "(";
             return false;
         }
         (self.unsets, self.begins) = (false, false);
@@ -118,9 +122,9 @@ impl Place {
             Before::Command => self.is_chained = false,
             Before::Condition => self.is_chained = true,
         }
-        let is_body = word == "{" && std::mem::take(&mut self.names_function);
         match word {
             "{" => {
+                self.names_function = false;
                 self.depth += usize::from(is_body);
                 self.groups.push(is_body);
                 self.begins = true;
@@ -532,6 +536,11 @@ mod tests {
         check("x <<EOF\nA=1", "");
         check("f() {\nA=1\n}\nB=2", "2 A?=1\n4 B=2");
         check("function f {\n{ A=1; }\n}\n{ B=2; }", "2 A?=1\n4 B=2");
+        check(
+            "function f {\nA=1; }; g () { B=1; }; C=2",
+            "2 A?=1\n2 B?=1\n2 C=2",
+        );
+        check("( A=1; ); B=2", "1 A=1\n1 B=2");
         check("A=$'x\\n'", "1 A=(`$'...'` is not understood)");
     }
 
