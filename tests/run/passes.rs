@@ -486,7 +486,7 @@ fn a_dry_run_and_a_report_show_what_each_node_sets_by_itself() {
     Tool::new(&["report", "--short", run.to_str().unwrap()])
         .ends_with(0)
         .says(&[
-            "* NCCL_NSOCKS_PERTHREAD: not set / 3\n",
+            "* NCCL_NSOCKS_PERTHREAD: absent / 3\n",
             "* NCCL_SOCKET_IFNAME: lo / eth9\n",
         ]);
 }
