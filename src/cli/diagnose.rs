@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The exit code is 0 without findings, 3 without findings in a damaged or empty run or in copies that do not
-//! tell, 4 for a stall, and 1 for any other error.
+//! tell, 4 for a stall, and 1 for any other error. Without an error, a run that failed keeps its own.
 #![forbid(unsafe_code)]
 
 use super::Common;
@@ -99,7 +99,8 @@ pub(crate) fn main(common: &Common, arguments: &Arguments) -> Ended {
         _ if findings.is_empty() && !evidence.damaged.is_empty() => Outcome::NotRun,
         Outcome::Passed if findings.is_empty() && evidence.is_undecided() => Outcome::NotRun,
         Outcome::Passed if evidence.is_empty() && logs.is_none() => Outcome::NotRun,
-        Outcome::Passed if findings.is_empty() => evidence.failure().unwrap_or(Outcome::Passed),
+        // A warning, or nothing, does not make a run that failed one that passed.
+        Outcome::Passed => evidence.failure().unwrap_or(Outcome::Passed),
         outcome => outcome,
     };
     if common.json {
