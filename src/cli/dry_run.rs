@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tcpx_coord::{TaskNode, environment};
 use tcpx_node::NodeFacts;
-use tcpx_node::environment::{is_setting, shared_settings_of};
+use tcpx_node::environment::{is_setting, is_shared};
 use tcpx_node::plugin_files::ChosenPlugin;
 use tcpx_run_model::ids::shown_names;
 use tcpx_run_model::scenario::{Direction, Resolved, Scenario};
@@ -207,10 +207,8 @@ impl DryRun {
         let (chosen, others): (BTreeMap<_, _>, BTreeMap<_, _>) = all
             .into_iter()
             .partition(|(name, _)| point.scenario.env.is_one_sided(name));
-        let shared = shared_settings_of(others.clone());
-        let (refused, of_nodes): (BTreeMap<_, _>, BTreeMap<_, _>) = others
-            .into_iter()
-            .partition(|(name, _)| shared.contains_key(name));
+        let (refused, of_nodes): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            others.into_iter().partition(|(name, _)| is_shared(name));
         Self {
             point: point.point.clone(),
             sha256: point.scenario.hash(),

@@ -289,8 +289,11 @@ pub(crate) fn keep_map(path: &Path, outlet: &Outlet) -> Result<(), WriteError> {
     let Some(map) = outlet.map() else {
         return Ok(());
     };
-    if path.starts_with("/dev") || path.starts_with("/proc") {
-        say("# Map : none, as the output is no file: the real names are in the run's folder\n");
+    let is_device = path.starts_with("/dev") && !path.starts_with("/dev/shm");
+    if is_device || path.starts_with("/proc") {
+        say(
+            "# Map : not written, because the output is not a file; the run folder has the real names\n",
+        );
         return Ok(());
     }
     write_whole(path, |to| {

@@ -92,11 +92,16 @@ pub fn is_setting(name: &str) -> bool {
     name.starts_with("NCCL_") || name.starts_with("TCPXSOFT_")
 }
 
+/// Whether it is a setting that both ends of a connection must share.
+pub fn is_shared(name: &str) -> bool {
+    is_setting(name) && !PER_NODE.iter().any(|part| name.contains(part))
+}
+
 /// The plugin's settings that both ends of a connection must share: without those of a single
 /// node.
 pub fn shared_settings_of(captured: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut shared = captured;
-    shared.retain(|name, _| is_setting(name) && !PER_NODE.iter().any(|part| name.contains(part)));
+    shared.retain(|name, _| is_shared(name));
     shared
 }
 

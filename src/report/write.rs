@@ -56,7 +56,7 @@ fn complete(beside: &Path, path: &Path) -> io::Result<()> {
 #[error("cannot write {}: {source}{}", path.display(), if *is_stream { "" } else { "; any existing file is unchanged" })]
 pub struct WriteError {
     path: PathBuf,
-    /// Whether it is a pipe or a device, of which nothing is unchanged.
+    /// Whether the path is a pipe or a device: there is no old file to keep.
     is_stream: bool,
     #[source]
     source: io::Error,
@@ -76,7 +76,7 @@ impl NextStep for WriteError {
         }
         let limit = tcpx_words::output::limit_to_raise(&self.source);
         let otherwise = match self.source.kind() {
-            // Its reader has ended, mostly because it had enough.
+            // The reader has exited, usually because it had read enough.
             io::ErrorKind::BrokenPipe => return None,
             io::ErrorKind::TimedOut
             | io::ErrorKind::NotFound

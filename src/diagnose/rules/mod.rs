@@ -155,7 +155,7 @@ impl Found {
     }
 }
 
-/// So many lines from one place are all passed on.
+/// Up to this many lines from one place, each is passed on.
 const PASSED_ON: u64 = 20;
 
 /// A line of the plugin's log, quoted as a fact.

@@ -182,7 +182,7 @@ impl Imported {
                 let setting = format!("env.{name}={quoted}");
                 self.settings.push((at.to_owned(), setting));
             }
-            // What is set to nothing names no file.
+            // An empty value names no file.
             Some(Meaning::Key("plugin.path")) if value.is_empty() => {}
             Some(Meaning::Key(key)) => {
                 // Numbers are written as such, sizes and words as text.
